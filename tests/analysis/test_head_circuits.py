@@ -153,6 +153,8 @@ VARIANTS = {
     "plain": {"norm": "none", "bias": False},
     "biases": {},
     "rms": {"norm": "rms", "positions": "learned"},
+    "norms without weights": {"norm": "layer_plain"},
+    "offset": {"norm": "rms", "norm_offset": 1.0, "bias": False},
     "post": {"placement": "post"},
     "no norms, biases": {"norm": "none", "positions": "none"},
     "scale": {"attention_scale": 1.0},

@@ -5,6 +5,7 @@ Gathering takes a shorter index and comparisons stretch a single row, both witho
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from measured_transformer.analysis.ablation import Component, ablated
@@ -17,9 +18,11 @@ from measured_transformer.analysis.attribution import (
     gradient_times_input,
     gradients,
     integrated_gradients,
+    logit_difference,
     occlusion,
     ranks_agree,
 )
+from measured_transformer.analysis.attribution_patching import attribution_patched
 from measured_transformer.analysis.erasure import leace
 from measured_transformer.analysis.fact_edits import changes_for, look_inside, trace
 from measured_transformer.analysis.patching import patched, path_patched, restored_tokens
@@ -122,6 +125,67 @@ def test_another_number_of_rows_is_refused(unhooked, name, rows):
 def test_an_answer_that_is_no_token_is_refused(unhooked, answers):
     with pytest.raises(ValueError, match="below vocab=9"):
         told(answers)(MODEL(X))
+
+
+@pytest.mark.parametrize("name", ["answers", "right", "wrong"])
+@pytest.mark.parametrize(
+    "given",
+    [None, "Paris", ["a", "b"], 1.5, [0.5, 1.0], torch.rand(4), [True], [[1], [2]], object()],
+)
+def test_answers_are_tokens_by_number(unhooked, name, given):
+    calls = {
+        "answers": lambda: answer_logit(-1, given),
+        "right": lambda: logit_difference(-1, given, 0),
+        "wrong": lambda: logit_difference(-1, 0, given),
+    }
+    with pytest.raises(ValueError, match=f"{name} must be the number of a token, or a list of"):
+        calls[name]()
+
+
+def test_answers_may_be_given_in_every_form_of_whole_numbers(unhooked):
+    logits = MODEL(X)
+    wanted = told(RIGHT)(logits)
+    forms = (RIGHT.tolist(), tuple(RIGHT.tolist()), RIGHT.numpy(), RIGHT.to(torch.uint8))
+    assert all(torch.equal(told(one)(logits), wanted) for one in forms)
+    assert torch.equal(told(RIGHT[1])(logits), told([2] * 4)(logits))
+    assert torch.equal(told(np.int64(2))(logits), told(2)(logits))
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (9,), (2, 4, 5, 9)])
+def test_logits_without_positions_are_no_answers(unhooked, shape):
+    with pytest.raises(
+        ValueError, match=r"\(example, position, vocab\), got shape .*by a function"
+    ):
+        told(RIGHT)(torch.zeros(shape))
+
+
+NO_TARGETS = {
+    "a number of Python": (lambda logits: 3.0, "for each of 4 examples, got float"),
+    "one number": (lambda logits: logits.sum(), r"for each of 4 examples, got shape \(\)"),
+    "nothing": (lambda logits: None, "for each of 4 examples, got NoneType"),
+    "detached": (lambda logits: logits[:, -1, 0].detach(), "steps that have gradients, got"),
+    "the likeliest": (lambda logits: logits[:, -1].argmax(-1), "leave out detach, argmax"),
+}
+SLOPES = {
+    "gradients": lambda target: gradients(MODEL, X, target),
+    "integrated": lambda target: integrated_gradients(MODEL, X, target, steps=2),
+    "attention": lambda target: attention_times_gradient(MODEL, X, target),
+    "patching": lambda target: attribution_patched(MODEL, X, OTHER, [MIXED], target),
+}
+
+
+@pytest.mark.parametrize("name", NO_TARGETS)
+@pytest.mark.parametrize("way", SLOPES)
+def test_a_target_gives_numbers_with_gradients(unhooked, way, name):
+    target, said = NO_TARGETS[name]
+    with pytest.raises(ValueError, match=said):
+        SLOPES[way](target)
+
+
+@pytest.mark.parametrize("position", [5, -6, None, "last", 1.0, True])
+def test_a_position_is_one_of_those_there_are(unhooked, position):
+    with pytest.raises(ValueError, match="position must"):
+        answer_logit(position, RIGHT)(MODEL(X))
 
 
 def test_an_order_is_numbers(unhooked):

@@ -41,6 +41,10 @@ ADD_UP = {
     "none": lambda: made(norm="none"),
     "tied": lambda: made(tie_embeddings=True),
     "scaled": lambda: made(logit_scale=0.3, head_bias=True),
+    "scaled writes": lambda: made(residual_scale=0.3, embedding_scale=3.0, norm="rms"),
+    "offset": lambda: made(norm="rms", norm_offset=1.0, bias=False, activation="geglu"),
+    "parallel": lambda: made(parallel=True, shared_norm=True, positions="rotary"),
+    "norms without weights": lambda: made(norm="layer_plain"),
     "rotary, grouped": lambda: made(positions="rotary", n_kv_heads=2, activation="swiglu"),
     "encoder": lambda: made(kind=Encoder, token_types=2),
     "folded": lambda: fold_norms(made()),
@@ -106,6 +110,13 @@ def test_an_account_under_an_intervention_is_that_of_the_changed_run():
 EXAMINED = [name for name in (*ADD_UP, *DO_NOT) if name != "target side"]
 
 
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_a_cap_is_named(norm):
+    with pytest.raises(ValueError, match=r"expected logit_cap=None, got 3\.0"):
+        direct_logits(made(norm=norm, logit_cap=3.0), TOKENS)
+    assert examine(made(norm=norm, logit_cap=3.0), TOKENS[0]).direct_logits is None
+
+
 @pytest.mark.parametrize("name", EXAMINED)
 def test_an_examination_shows_direct_logits_only_where_they_add_up(name):
     model = {**ADD_UP, **DO_NOT}[name]()
@@ -121,7 +132,10 @@ def test_an_examination_and_an_account_agree():
         torch.testing.assert_close(torch.tensor(found.direct_logits[1, 2, :, :3]), apart)
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "rms"}, {"norm": "none"}, {"positions": "alibi"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm": "rms"}, {"norm": "none"}, {"positions": "alibi"}, {"residual_scale": 0.3}],
+)
 @pytest.mark.parametrize("kind", [Decoder, Encoder])
 def test_a_ledger_adds_up_step_by_step(kind, changes):
     account = ledger(made(kind=kind, **changes), TOKENS)

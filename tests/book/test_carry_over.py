@@ -44,6 +44,7 @@ def test_every_row_is_there_with_an_address_and_both_models(printed):
     assert "gradual" in cells[0]
     assert "refuted" in cells[1]
     assert "at most 0.405" in cells[0]
+    assert row.select_one(f"a[href='#{row['id']}']").get_text() == "link"
     assert {"theme-stream"} <= set(row["class"])
 
 

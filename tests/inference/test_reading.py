@@ -108,6 +108,25 @@ def test_a_step_of_ones_own_writes_as_the_model_computes(name):
             assert found == expected, way
 
 
+@pytest.mark.parametrize("name", ["encode", "decode", "unembed"])
+def test_a_step_of_an_encoder_decoder_writes_as_the_model_computes(name):
+    model, inherited = made(EncoderDecoder, CONFIG), made(EncoderDecoder, CONFIG)
+    step, common = getattr(model, name), getattr(EncoderDecoder, name)
+    setattr(model, name, lambda *args, **given: -step(*args, **given))
+    methods = {name: lambda self, *args, **given: -common(self, *args, **given)}
+    inherited.__class__ = type("Mine", (EncoderDecoder,), methods)
+    start = start_of(model)
+    for changed in (model, inherited):
+        written = generate(changed, PROMPTS, max_new_tokens=5, start=start).tokens
+        for prompt, row in zip(PROMPTS, written, strict=True):
+            text = [start]
+            for _ in range(5):
+                with torch.no_grad():
+                    logits = changed(torch.tensor([list(prompt)]), torch.tensor([text]))
+                text.append(int(logits[0, -1].argmax()))
+            assert row.tolist() == text[1:]
+
+
 def test_a_class_of_ones_own_writes_by_its_own_forward():
     model = made(Negated, CONFIG)
     for name, found in ways(model):

@@ -11,6 +11,9 @@ from measured_transformer.analysis.ablation import Component, ablated
 from measured_transformer.analysis.attribution import answer_logit
 from measured_transformer.analysis.patching import patched
 from measured_transformer.interop import from_huggingface, to_huggingface
+from measured_transformer.interop.checkpoint import Checkpoint
+from measured_transformer.interop.huggingface import FAMILIES
+from measured_transformer.interop.loads import BEYOND_DEFAULTS, what_loads
 from measured_transformer.tasks.task import Batch
 from safetensors.torch import load_file, save_file
 from test_huggingface_checkpoints import (
@@ -24,6 +27,9 @@ from test_huggingface_checkpoints import (
 
 EIGHT = [torch.float8_e4m3fn, torch.float8_e5m2]
 KINDS = {"llama": (Decoder, LLAMA), "bert": (Encoder, BERT), "t5": (EncoderDecoder, T5)}
+
+
+MALFORMED = ("3", None, -1, 2.5, [1, 2], {"a": 1})
 
 
 def stored(folder, change):
@@ -47,6 +53,49 @@ def test_weights_of_eight_bits_are_refused(tmp_path, kind, dtype, asked):
     stored(tmp_path, lambda name, t: t.to(dtype).contiguous() if t.ndim == 2 else t)
     with pytest.raises(ValueError, match=r"float8.*dequantise") as error:
         from_huggingface(tmp_path, dtype=asked)
+    one_sentence(error)
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_settings_of_the_wrong_kind_are_refused_by_their_names(family):
+    (about,) = (one for one in what_loads() if one.name == family.name)
+    held = {"model_type": family.name, **BEYOND_DEFAULTS.get(family.name, {})}
+    refused = set()
+    for name in (*about.settings, "rope_scaling"):
+        for value in MALFORMED:
+            try:
+                family.read(Checkpoint({**held, name: value}, {}, None), {})
+            except ValueError as error:
+                text = str(error)
+                assert name in text, (name, value, text)
+                assert "\n" not in text
+                assert len(text) < 400
+                refused.add(name)
+    assert "vocab_size" in refused
+
+
+SIZES = {"hidden_size": 36, "num_attention_heads": 5}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "said"),
+    [
+        ("llama", SIZES, r"n_heads must divide .* \(this checkpoint has hidden_size=36, num_att"),
+        ("phi", {"hidden_size": 36, "num_attention_heads": 4}, "width of heads, got 9 .this check"),
+        ("gpt2", {"n_head": 7}, r"\(this checkpoint has n_head=7\)"),
+        ("gpt_neox", {"head_dim": 3}, "this checkpoint has head_dim=3"),
+        ("bart", {"encoder_ffn_dim": 0}, r"\(this checkpoint has encoder_ffn_dim=0\)"),
+        ("gemma3_text", {"rope_parameters": 3}, "rope_parameters must hold a dictionary for each"),
+        ("gemma3_text", {"rope_scaling": 3}, "rope_scaling must be a dictionary, got 3"),
+        ("phi", {"partial_rotary_factor": 1.5}, "partial_rotary_factor must lie above 0"),
+        ("llama", {"partial_rotary_factor": 1.5}, "supported is partial_rotary_factor=1.0$"),
+        ("llama", {"rope_theta": float("nan")}, "rope_theta must be a number, got nan"),
+        ("mistral", {"layer_types": "sliding"}, "has layer_types='sliding', .* for each of its 32"),
+    ],
+)
+def test_refusals_in_the_librarys_words_tell_the_settings_too(kind, settings, said):
+    with pytest.raises(ValueError, match=said) as error:
+        FAMILIES[kind].read(Checkpoint({"model_type": kind, **settings}, {}, None), {})
     one_sentence(error)
 
 

@@ -99,6 +99,7 @@ def test_folders_of_either_library(model_type: str, tmp_path: Path):
         ("gpt_neo", {"attention_types": [[["local"], 9]]}, "attention_types must name"),
         ("gpt_neo", {"attention_types": "local"}, "attention_types must name"),
         ("gpt_neox", {"hidden_act": "mish"}, "hidden_act must be one of"),
+        ("gpt_neox", {"head_dim": 64}, "head_dim=64"),
         ("gpt_neox", {"rope_parameters": {"rope_type": "other"}}, "rope_type='other'"),
     ],
 )
@@ -124,6 +125,10 @@ def test_settings_of_older_pythias(tmp_path: Path):
     config = json.loads((tmp_path / "config.json").read_text())
     del config["rope_parameters"]
     old = {"rotary_emb_base": 500, "rotary_pct": 0.25}
+    old |= {
+        "rope_theta": 7.0,
+        "partial_rotary_factor": 1.0,
+    }  # which transformers does not read either
     (tmp_path / "config.json").write_text(json.dumps(config | old))
     tensors = load_file(tmp_path / "model.safetensors")
     assert "embed_out.weight" in tensors

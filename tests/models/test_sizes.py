@@ -7,6 +7,7 @@ from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.factorised import FactorisedConfig, FactorisedEncoder
 from measured_transformer.models.sizes import count_flops, count_parameters
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -29,16 +30,34 @@ BERTS = [
     SMALL.replace(head="tokens", labels=5, layers=(Layer(attention_norm=False), Layer())),
     SMALL.replace(head="sequence", labels=3, pooler=True),
 ]
+NARROW = {
+    **{"vocab": 13, "d_model": 16, "n_layers": 4, "n_heads": 4, "d_ff": 24, "max_length": 32},
+    **{"positions": "learned", "embedding_norm": True, "placement": "post", "d_embedding": 6},
+}
+FACTORISED = [
+    FactorisedConfig(**NARROW, head="mlm", head_bias=True, tie_embeddings=True, token_types=2),
+    FactorisedConfig(**NARROW, head="mlm", shared_groups=1, pooler=True, labels=2),
+    FactorisedConfig(**NARROW, head="mlm", shared_groups=2, head_layer_bias=False, norm_bias=False),
+    FactorisedConfig(**NARROW, head="none", shared_groups=1, group_layers=2, pooler=True),
+    FactorisedConfig(**NARROW, head="tokens", labels=5, token_types=3),
+    FactorisedConfig(**NARROW, head="sequence", labels=3, pooler=True, shared_groups=2),
+]
 CASES = [
     *((config, kind) for config in CONFIGS for kind in KINDS),
-    *((config, "encoder") for config in BERTS),
+    *((config, "encoder") for config in (*BERTS, *FACTORISED)),
 ]
+
+
+def made(config, kind):
+    return (FactorisedEncoder if isinstance(config, FactorisedConfig) else KINDS[kind])(config)
 
 
 def part(name):
     """The part that a parameter belongs to, by its name alone."""
     if any(one in name for one in ("head_layer", "unembedding", "pooler", "classifier")):
         return "head"
+    if name.startswith("embedding_norm.map."):
+        return "embedding"
     if "norm" in name:
         return "norms"
     if "positions" in name or "relative" in name:
@@ -50,7 +69,7 @@ def part(name):
 
 @pytest.mark.parametrize(("config", "kind"), CASES)
 def test_parameters_are_those_of_the_model(config, kind):
-    model, found = KINDS[kind](config), {}
+    model, found = made(config, kind), {}
     for name, parameter in model.named_parameters():
         found[part(name)] = found.get(part(name), 0) + parameter.numel()
     count = count_parameters(config, kind)
@@ -67,7 +86,7 @@ def inputs(kind, length, source_length):
 
 @pytest.mark.parametrize(("config", "kind"), CASES)
 def test_flops_are_those_that_pytorch_counts(config, kind):
-    model = KINDS[kind](config)
+    model = made(config, kind)
     source_length = 5 if kind == "encoder-decoder" else None
     # Watched, attention is made of plain products, which the counter knows on every device.
     with capture(model, "*.pattern"), FlopCounterMode(display=False) as counter:
@@ -94,6 +113,11 @@ def test_flops_with_a_cache(kind, positions):
 def test_what_does_not_fit_the_kind_is_refused(unhooked):
     with pytest.raises(ValueError, match="kind must be 'decoder', 'encoder' or"):
         count_parameters(SMALL, "both")
+    for kind in ("decoder", "encoder-decoder"):
+        with pytest.raises(ValueError, match=f"expected kind='encoder', got '{kind}'"):
+            count_parameters(FACTORISED[0], kind)
+    with pytest.raises(ValueError, match="expected kind='encoder', got 'decoder'"):
+        count_flops(FACTORISED[0], "decoder", length=3)
     with pytest.raises(ValueError, match="source_length is for an encoder-decoder"):
         count_flops(SMALL, "decoder", length=3, source_length=3)
     with pytest.raises(ValueError, match="which needs it"):

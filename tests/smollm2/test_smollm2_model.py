@@ -35,33 +35,7 @@ def test_double_precision_as_the_default_does_not_reach_the_model():
         torch.set_default_dtype(before)
 
 
-def test_too_little_memory_is_said_before_anything_is_loaded(monkeypatch):
-    monkeypatch.setattr(m, "memory_left", lambda: 0.7)
-    monkeypatch.setattr(m, "pretrained", lambda *_, **__: pytest.fail("loaded"))
-    with pytest.raises(MemoryError, match=r"expected 2\.0 GB .* SmolLM2.*, got 0\.7 GB: close"):
-        m.smollm2.__wrapped__()
-    monkeypatch.setattr(m, "memory_left", lambda: None)  # a system that does not say
-    m.check_memory(1e9)
-
-
-def test_memory_is_that_of_the_container_where_it_has_less(tmp_path):
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    8000000 kB\n")
-    assert m.memory_left(tmp_path) == pytest.approx(8.192)
-    group = tmp_path / "sys/fs/cgroup"
-    group.mkdir(parents=True)
-    (group / "memory.max").write_text("max\n")
-    (group / "memory.current").write_text("1000\n")
-    (group / "memory.stat").write_text("anon 5\ninactive_file 500000000\n")
-    assert m.memory_left(tmp_path) == pytest.approx(8.192)
-    (group / "memory.max").write_text("3000000000\n")
-    (group / "memory.current").write_text("1000000000\n")
-    assert m.memory_left(tmp_path) == pytest.approx(2.5)  # what files hold can be given back
-    assert m.memory_left(tmp_path / "nothing") is None
-
-
 def test_a_missing_package_is_named_with_the_command(monkeypatch):
-    monkeypatch.setattr(m, "memory_left", lambda: None)
     monkeypatch.setattr(packaged, "find_spec", lambda _: None)
     monkeypatch.setattr(m, "find_spec", lambda _: None)
     assert not m.is_installed()

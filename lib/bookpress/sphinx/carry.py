@@ -196,7 +196,7 @@ class FillCarried(SphinxPostTransform):
             return
         counts = counts_of(self.env, own)
         words = f"{counts['over']} of {counts['findings']} findings of this chapter carry over"
-        summary = f"In a real model, SmolLM2-135M: {words}"
+        summary = f"In a real model, SmolLM2-135M-Instruct in 4 bits: {words}"
         table = self._table(own, whole=False)
         page = page_with(self.env, TABLE)
         body: list[nodes.Node] = [table]
@@ -231,6 +231,10 @@ class FillCarried(SphinxPostTransform):
             if index:
                 names += nodes.Text(", ")
             names += self._claim(claim)
+        if whole:
+            to = {"refuri": f"#carry-{slug}", "reftitle": f"Link to the row {one['finding']}"}
+            names += nodes.Text(" \N{MIDDLE DOT} ")
+            names += nodes.reference("", "", nodes.Text("link"), internal=True, **to)
         said += names
         if whole:
             said += fold("", self._details(one), summary="Scope and rule")

@@ -59,41 +59,28 @@ _CAPACITY = 10**6
 """Units of flow that an attention weight of one lets through: capacities are whole numbers."""
 
 
-def answer_logit(position: int, answers: Int[Tensor, "example"]) -> Target:
+Answers = SupportsIndex | Sequence[SupportsIndex] | Tensor | ndarray
+"""Tokens by number, one for each example; a single one is that of all."""
+
+
+def answer_logit(position: SupportsIndex, answers: Answers) -> Target:
     """The logit of the right answer at one position.
 
     Args:
         position: where the answer is read, from the end when negative.
-        answers: the token of each example.
+        answers: the token of each example; a single one is that of all.
 
     Raises:
-        ValueError: when the target is called, if there is no such position or token, or not one answer
-            for each example.
+        ValueError: when the answers are no whole numbers; when the target is called, if there is no such
+            position or token, or not one answer for each example, or if the logits are not of positions.
 
     >>> answer_logit(-1, torch.tensor([1]))(torch.tensor([[[0.0, 0.0], [3.0, 5.0]]]))
     tensor([5.])
     """
-
-    def target(logits: Tensor) -> Tensor:
-        if answers.shape != logits.shape[:1]:
-            raise ValueError(
-                f"expected one answer for each of {len(logits)} examples, got shape {tuple(answers.shape)}"
-            )
-        if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < logits.shape[-1]:
-            raise ValueError(
-                f"expected answers below vocab={logits.shape[-1]}, got {answers.tolist()}"
-            )
-        read = logits[:, select_one("position", position, logits.shape[1])]
-        return read.gather(1, answers.to(read.device)[:, None])[:, 0]
-
-    return target
+    return _logit_of(position, "answers", answers)
 
 
-def logit_difference(
-    position: int,
-    right: SupportsIndex | Sequence[SupportsIndex] | Int[Tensor, "example"],
-    wrong: SupportsIndex | Sequence[SupportsIndex] | Int[Tensor, "example"],
-) -> Target:
+def logit_difference(position: SupportsIndex, right: Answers, wrong: Answers) -> Target:
     """The logit of the right answer less that of a wrong one, at one position.
 
     It is the logarithm of how many times likelier the right one is; what raises all logits alike does not
@@ -109,16 +96,49 @@ def logit_difference(
     >>> logit_difference(-1, 1, 0)(torch.tensor([[[0.0, 0.0], [3.0, 5.0]]]))
     tensor([2.])
     """
-    answers = [torch.as_tensor(given) for given in (right, wrong)]
+    plus, minus = _logit_of(position, "right", right), _logit_of(position, "wrong", wrong)
 
     def target(logits: Tensor) -> Tensor:
-        found = [
-            answer_logit(position, each.expand(len(logits)) if each.ndim == 0 else each)(logits)
-            for each in answers
-        ]
-        return found[0] - found[1]
+        return plus(logits) - minus(logits)
 
     return target
+
+
+def _logit_of(position: SupportsIndex, name: str, given: Answers) -> Target:
+    answers = _token_numbers(name, given)
+
+    def target(logits: Tensor) -> Tensor:
+        if logits.ndim != 3:
+            raise ValueError(
+                "expected logits of each position, (example, position, vocab), got shape "
+                f"{tuple(logits.shape)}: explain a class by a function, such as lambda logits: logits[:, 1]"
+            )
+        if answers.ndim and answers.shape != logits.shape[:1]:
+            raise ValueError(
+                f"expected one answer for each of {len(logits)} examples, got shape {tuple(answers.shape)}"
+            )
+        vocab = logits.shape[-1]
+        if answers.numel() and not 0 <= int(answers.min()) <= int(answers.max()) < vocab:
+            raise ValueError(f"expected {name} below vocab={vocab}, got {answers.tolist()}")
+        read = logits[:, select_one("position", position, logits.shape[1])]
+        return read.gather(1, answers.to(read.device).expand(len(read))[:, None])[:, 0]
+
+    return target
+
+
+def _token_numbers(name: str, given: Answers) -> Int[Tensor, "..."]:
+    """One token or several. Raises ValueError when they are no whole numbers, or a table of them."""
+    try:
+        found = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.empty(1)  # no whole number
+    whole = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool)
+    if found.ndim > 1 or (found.numel() and not whole):
+        raise ValueError(
+            f"{name} must be the number of a token, or a list of them, one for each example (an `encode` makes "
+            f"numbers of words); got {' '.join(repr(given).split()):.80}"
+        )
+    return found.long()
 
 
 # Where attention looks ------------------------------------------------------------------------------
@@ -258,11 +278,31 @@ def explained(
         ValueError: when the target is not one number for each example.
     """
     with intervene(model, {"embedding": entered}):
-        value = target(model(tokens))
-    if value.shape != tokens.shape[:1]:
+        return answered(target, model(tokens))
+
+
+def answered(target: Target, logits: Tensor, *, slopes: bool = False) -> Float[Tensor, "example"]:
+    """What a target gives for logits.
+
+    Args:
+        target: is called.
+        logits: what it reads.
+        slopes: whether gradients are to be taken of it.
+
+    Raises:
+        ValueError: when it is not one number for each example, or has no gradient where one is asked for.
+    """
+    value = target(logits)
+    if not isinstance(value, Tensor) or value.shape != logits.shape[:1]:
+        came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(
-            f"a target must give one number for each of {len(tokens)} examples, got shape "
-            f"{tuple(value.shape)}"
+            f"a target must give one number for each of {len(logits)} examples, got {came}: give a tensor with "
+            "an entry for each row of the logits"
+        )
+    if slopes and not value.requires_grad:
+        raise ValueError(
+            "a target must be computed from the logits by steps that have gradients, got numbers without: "
+            "leave out detach, argmax, comparisons and numbers of Python"
         )
     return value
 
@@ -286,7 +326,7 @@ def gradients(
 
     Raises:
         ValueError: when `entered` has not one vector for each token, or the target is not one number for each
-            example.
+            example or has no gradient.
     """
     start = embedded(model, tokens) if entered is None else entered
     if start.shape[:-1] != tokens.shape:  # a single row would get the sum of all gradients
@@ -296,7 +336,8 @@ def gradients(
         )
     leaf = start.detach().clone().requires_grad_()
     with torch.enable_grad():
-        value = explained(model, tokens, leaf, target)
+        with intervene(model, {"embedding": leaf}):
+            value = answered(target, model(tokens), slopes=True)
         return torch.autograd.grad(value.sum(), leaf)[0]
 
 
@@ -403,12 +444,15 @@ def attention_times_gradient(
     """Each attention weight times the target's gradient with respect to it.
 
     To first order, how far the target falls when that weight alone is set to zero and no other grows for it.
+
+    Raises:
+        ValueError: when the target is not one number for each example or has no gradient.
     """
     with (
         torch.enable_grad(),
         capture(model, "blocks.*.attention.pattern", gradients=True) as seen,
     ):
-        value = target(model(tokens)).sum()
+        value = answered(target, model(tokens), slopes=True).sum()
         slopes = torch.autograd.grad(value, list(seen.values()))
     pairs = zip(seen.values(), slopes, strict=True)
     return torch.stack([(weight * slope).detach() for weight, slope in pairs])
@@ -526,8 +570,9 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
 
     Raises:
         ValueError: when the logits are no linear function of the stream but for the scale of a final norm: with
-            post-norm, without residual connections, or with BERT's head; and when the parts do not add up to
-            the model's logits, because something that no tap shows changes them, such as a hook on a branch.
+            post-norm, without residual connections, with a cap, or with BERT's head; and when the parts do not
+            add up to the model's logits, because something that no tap shows changes them, such as a hook on a
+            branch.
     """
     config = model.config
     if config.placement != "pre" or not config.residual or config.head != "linear":
@@ -535,6 +580,11 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
             "logits split into writes in pre-norm models with residual connections and a linear head, got "
             f"placement={config.placement!r}, residual={config.residual} and head={config.head!r}; what a part "
             "is worth in other models, patching (analysis.patching) and ablation (analysis.ablation) tell"
+        )
+    if config.logit_cap is not None:
+        raise ValueError(
+            f"a cap bends the logits, so that no parts add up to them: expected logit_cap=None, got "
+            f"{config.logit_cap}; what a part is worth, patching (analysis.patching) tells"
         )
     norm = model.final_norm
     taps = ["embedding", "blocks.*attention.head_outputs", "blocks.*.feedforward.out"]
@@ -554,6 +604,7 @@ def direct_logits(model: Explained, tokens: Int[Tensor, "example position"]) -> 
                 parts[f"blocks.{i}.{name} bias"] = attention.output.bias.expand_as(write)
         parts[f"blocks.{i}.feedforward"] = seen[f"blocks.{i}.feedforward.out"]
     stacked = torch.stack(list(parts.values()))
+    stacked[1:] *= config.residual_scale  # of all that is written behind the embedding
     through, bias = held_norm(norm, seen.get("final_norm.scale"))
     constant = torch.zeros_like(stacked[0])
     if bias is not None:

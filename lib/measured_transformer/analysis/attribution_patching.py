@@ -24,7 +24,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from measured_transformer.analysis.ablation import Component, listed
-from measured_transformer.analysis.attribution import Explained, Target, embedded
+from measured_transformer.analysis.attribution import Explained, Target, answered, embedded
 from measured_transformer.analysis.patching import patched
 from measured_transformer.analysis.references import part_of, seen_on
 from measured_transformer.analysis.texts import takes_text
@@ -106,7 +106,7 @@ def _slopes(
 
 def _gradients(model: Explained, tokens: Tensor, names: list[str], target: Target) -> list[Tensor]:
     with torch.enable_grad(), capture(model, *names, gradients=True) as seen:
-        value = target(model(tokens)).sum()
+        value = answered(target, model(tokens), slopes=True).sum()
         values = [seen[name] for name in names]
         slopes = torch.autograd.grad(value, values, allow_unused=True)
     # A value that the target does not depend on has no gradient: its slope is zero.

@@ -35,7 +35,7 @@ from measured_transformer.models.stack import Stack
 from measured_transformer.parts.attention import MultiHeadAttention
 from measured_transformer.parts.block import Block
 from measured_transformer.parts.latent import LatentAttention
-from measured_transformer.parts.norms import LayerNorm, RMSNorm
+from measured_transformer.parts.norms import LayerNorm, PlainLayerNorm, RMSNorm
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.positions import rotation
 
@@ -473,7 +473,9 @@ def _folded(norm: nn.Module | None, d_model: int, like: Tensor) -> tuple[Tensor,
     if norm is None or isinstance(norm, nn.Identity):
         return identity, nothing
     if isinstance(norm, RMSNorm):
-        return torch.diag(norm.weight.detach()), nothing
+        return torch.diag(norm.weight.detach() + norm.offset), nothing
+    if isinstance(norm, PlainLayerNorm):
+        return identity - 1 / d_model, nothing
     if isinstance(norm, LayerNorm):
         gain = (identity - 1 / d_model) * norm.weight.detach()
         return gain, nothing if norm.bias is None else norm.bias.detach()

@@ -221,7 +221,8 @@ def _examined(
 
 def _logits_are_a_sum(model: Reader) -> bool:
     config = model.config
-    return config.placement == "pre" and config.residual and config.head == "linear"
+    linear = config.head == "linear" and config.logit_cap is None
+    return config.placement == "pre" and config.residual and linear
 
 
 def _scale(seen: Mapping[str, Tensor]) -> Tensor | None:
@@ -233,8 +234,8 @@ def _adds_up(model: Reader, heads: Tensor, seen: Mapping[str, Tensor], logits: T
     blocks = list(enumerate(cast("list[Block]", list(model.blocks))))
     biases = [block.attention.output.bias for _, block in blocks]
     networks = [seen[f"blocks.{i}.feedforward.out"][0] for i, _ in blocks]
-    state = seen["embedding"][0] + heads.sum((0, 1)) + sum(networks)
-    state = state + sum(bias for bias in biases if bias is not None)
+    written = heads.sum((0, 1)) + sum(networks) + sum(one for one in biases if one is not None)
+    state = seen["embedding"][0] + model.config.residual_scale * written
     unembedding = cast(nn.Linear, model.unembedding)
     try:
         through, constant = held_norm(model.final_norm, _scale(seen))
@@ -261,7 +262,7 @@ def _direct(
     unembedding = cast(nn.Linear, model.unembedding).weight * model.config.logit_scale
     tokens, logits, of_target = [], [], []
     for write in heads:  # a layer at a time: with a large vocabulary all of them would not fit
-        write = through(write)
+        write = through(model.config.residual_scale * write)
         each = (write @ unembedding.T.to(write.dtype)).double()
         each = each - each.mean(-1, keepdim=True)
         up, down = each.topk(named), each.topk(named, largest=False)

@@ -77,7 +77,7 @@ def ledger(model: Stack, tokens: Int[Tensor, "batch position"]) -> Ledger:
     return Ledger(
         names,
         torch.stack([seen["embedding"], *after]),
-        torch.stack([seen[f"{name}.out"] for name in names]),
+        model.config.residual_scale * torch.stack([seen[f"{name}.out"] for name in names]),
     )
 
 

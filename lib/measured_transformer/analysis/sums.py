@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from measured_transformer.internals.intervene import intervene
-from measured_transformer.parts.norms import LayerNorm, RMSNorm
+from measured_transformer.parts.norms import LayerNorm, PlainLayerNorm, RMSNorm
 from measured_transformer.parts.tap import Tap
 
 _UNITS, _UNITS_OF_HALF = 1000, 16
@@ -37,8 +37,10 @@ def held_norm(
         return lambda x: x, None
     if type(norm) is LayerNorm and scale is not None:
         return lambda x: (x - x.mean(-1, keepdim=True)) / scale * norm.weight, norm.bias
+    if type(norm) is PlainLayerNorm and scale is not None:
+        return lambda x: (x - x.mean(-1, keepdim=True)) / scale, None
     if type(norm) is RMSNorm and scale is not None:
-        return lambda x: x / scale * norm.weight, None
+        return lambda x: x / scale * (norm.weight + norm.offset), None
     if scale is None or not isinstance(getattr(norm, "scale", None), Tap):
         raise ValueError(
             f"a {type(norm).__name__} is no linear function of the stream, whatever is held fixed: what a "

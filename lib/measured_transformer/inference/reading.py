@@ -82,9 +82,10 @@ def computes_as_its_class(model: nn.Module) -> bool:
         return False
     base = EncoderDecoder if isinstance(model, EncoderDecoder) else Decoder
     stack = model.decoder if isinstance(model, EncoderDecoder) else model
-    own = all(getattr(type(model), name) is getattr(base, name) for name in ("forward", "unembed"))
+    steps = ("forward", "decode", "unembed") if base is EncoderDecoder else ("forward", "unembed")
+    own = all(getattr(type(model), name) is getattr(base, name) for name in steps)
     own = own and getattr(type(stack), "stream", None) is Stack.stream
-    return own and not {"forward", "unembed", "stream"} & (vars(model).keys() | vars(stack).keys())
+    return own and not {*steps, "stream"} & (vars(model).keys() | vars(stack).keys())
 
 
 def join_projections(

@@ -60,16 +60,16 @@ def select(name: str, which: Places | None, size: int) -> Int[Tensor, "chosen"]:
         return torch.tensor([place for place, chosen in enumerate(numbers) if chosen]).long()
     if any(masked):
         raise ValueError(
-            f"{name} must be chosen by number or by a Boolean mask of length {size}, got {which!r}"
+            f"{name} must be chosen by number or by a Boolean mask of length {size}, got {_shown(which)}"
         )
     try:
         found = [index(number) for number in numbers]
     except TypeError:
         raise ValueError(
-            f"{name} must be whole numbers, a slice or a Boolean mask, got {which!r}"
+            f"{name} must be whole numbers, a slice or a Boolean mask, got {_shown(which)}"
         ) from None
     if not all(-size <= number < size for number in found):
-        raise ValueError(f"{name} must lie in {-size}..{size - 1}, got {which}")
+        raise ValueError(f"{name} must lie in {-size}..{size - 1}, got {_shown(which)}")
     return torch.tensor([number % size for number in found], dtype=torch.int64)
 
 
@@ -89,7 +89,13 @@ def select_one(name: str, which: SupportsIndex, size: int) -> int:
             raise TypeError
         number = index(which)
     except TypeError:
-        raise ValueError(f"{name} must be one whole number, got {which!r}") from None
+        raise ValueError(f"{name} must be one whole number, got {_shown(which)}") from None
     if not -size <= number < size:
         raise ValueError(f"{name} must lie in {-size}..{size - 1}, got {number}")
     return number % size
+
+
+def _shown(which: object) -> str:
+    """A choice on one line, and not longer than a line."""
+    text = " ".join(repr(which).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

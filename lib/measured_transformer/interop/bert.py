@@ -251,15 +251,19 @@ def config_of(dialect: Dialect, checkpoint: Checkpoint, tensors: Mapping[str, Te
     offset = 0 if dialect.offset is None else _offset(dialect, theirs) + 1
     act_key = dialect.keys.get("hidden_act") or "hidden_act"
     plain = activation({act_key: get("hidden_act")}, act_key, "gelu")
-    rates = {name: get(name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
+    rates = {
+        dialect.keys.get(name) or name: get(name)
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    }
     pooler = head == "sequence" or (head != "tokens" and f"{dialect.pooler}.weight" in tensors)
+    places = {"max_position_embeddings": get("max_position_embeddings")}
     plain_config = Config(
         vocab=get("vocab_size"),
         d_model=get("hidden_size"),
         n_layers=get("num_hidden_layers"),
         n_heads=get("num_attention_heads"),
         d_ff=get("intermediate_size"),
-        max_length=get("max_position_embeddings") - offset,
+        max_length=whole(places, "max_position_embeddings") - offset,
         positions=dialect.positions,
         norm_eps=get("layer_norm_eps"),
         placement="post",

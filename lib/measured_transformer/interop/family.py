@@ -13,6 +13,7 @@ from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
 from measured_transformer.interop.tensors import PRECISIONS, Entry, check_numbers, load_tensors
+from measured_transformer.interop.words import with_settings
 from measured_transformer.models.config import Config, Layer
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
@@ -118,7 +119,7 @@ class Family:
             raise ValueError(f"dtype must be one of {', '.join(map(str, PRECISIONS))}, got {dtype}")
         tensors = self.cleaned(checkpoint, ignore)
         check_numbers(tensors)
-        config = self.config_of(checkpoint, tensors)
+        config = self.read(checkpoint, tensors)
         kind = FactorisedEncoder if isinstance(config, FactorisedConfig) else self.kind
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
             model: Model = kind(config)
@@ -128,6 +129,17 @@ class Family:
         model = model.to(dtype)
         load_tensors(model, self.entries(config), tensors, self.tied_names(config))
         return model.eval()
+
+    def read(self, checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
+        """The config for a checkpoint, as `config_of`; every refusal names the settings that it is about.
+
+        Raises:
+            ValueError: as `config_of`.
+        """
+        try:
+            return self.config_of(checkpoint, tensors)
+        except ValueError as error:
+            raise ValueError(with_settings(str(error), checkpoint.config)) from error
 
     @property
     def title(self) -> str:
@@ -210,9 +222,9 @@ def require(config: Mapping[str, Any], **supported: Any) -> None:
             )
 
 
-def whole(config: Mapping[str, Any], name: str) -> int:
+def whole(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
     """A setting that is a size. Raises ValueError when it is no positive whole number."""
-    value = config.get(name)
+    value = config.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a positive whole number, got {value!r}")
     return value

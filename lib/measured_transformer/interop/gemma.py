@@ -39,7 +39,12 @@ from measured_transformer.interop.llama import (
     with_defaults,
 )
 from measured_transformer.interop.qwen import HEAD_NORMS
-from measured_transformer.interop.rope import longest, read_parameters, write_parameters
+from measured_transformer.interop.rope import (
+    longest,
+    read_parameters,
+    rope_of,
+    write_parameters,
+)
 from measured_transformer.interop.tensors import Entry
 from measured_transformer.models.config import Config
 
@@ -97,7 +102,11 @@ def config_of_gemma2(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> C
 
 
 def config_of_gemma3(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint."""
+    """The sizes and choices of the checkpoint.
+
+    Raises:
+        ValueError: when a setting asks for what is not computed here.
+    """
     # There is a setting attn_logit_softcapping here too, which nothing in transformers reads.
     theirs = _with_defaults(
         checkpoint,
@@ -127,11 +136,13 @@ def config_of_gemma3(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> C
 
 def _rope3(theirs: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The rotary fields of one kind of layer; the older settings are those of layers that see everything."""
-    given = dict((theirs.get("rope_parameters") or {}).get(kind) or {})
+    given = dict(rope_of(theirs, kind))
     base = "rope_local_base_freq" if kind == SLIDING else "rope_theta"
     name = f"rope_parameters[{kind!r}]"
-    if kind == FULL and theirs.get("rope_scaling"):
-        given, name = {**given, **theirs["rope_scaling"]}, "rope_scaling"
+    if kind == FULL and (scaling := theirs.get("rope_scaling")):
+        if not isinstance(scaling, Mapping):
+            raise ValueError(f"rope_scaling must be a dictionary, got {scaling!r}")
+        given, name = {**given, **scaling}, "rope_scaling"
     if given.get("rope_theta") is None and theirs.get(base) is not None:
         given["rope_theta"] = theirs[base]
     default = 10000.0 if kind == SLIDING else 1000000.0

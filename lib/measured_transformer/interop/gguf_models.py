@@ -91,7 +91,7 @@ def from_gguf(path: str | Path | GGUFFile, *, dtype: torch.dtype | None = None) 
     family = FAMILIES[how.family]
     checkpoint = Checkpoint({"model_type": how.family, **_settings(file, how)}, {}, None)
     with _WithoutDrawing():  # every weight is replaced below
-        model = family.kind(family.config_of(checkpoint, {})).to(dtype or torch.float32)
+        model = family.kind(family.read(checkpoint, {})).to(dtype or torch.float32)
     single = _SINGLE.format(0, "gate", 0) in file.tensors
     rows = list(_named(how, family.entries(model.config), model.config.n_layers, single=single))
     _check_names(file, rows)

@@ -28,6 +28,7 @@ from measured_transformer.interop.family import (
     dropout,
     named,
     require,
+    whole,
 )
 from measured_transformer.interop.layer_types import FULL, SLIDING, by_layer, write_types
 from measured_transformer.interop.tensors import Entry, entry, layer
@@ -48,7 +49,7 @@ def neo_config(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
     """
     theirs = checkpoint.config
     require(theirs, is_causal=True)
-    n_layers, window = theirs.get("num_layers", 24), theirs.get("window_size", 256)
+    n_layers, window = whole(theirs, "num_layers", 24), theirs.get("window_size", 256)
     kinds = _neo_kinds(theirs, n_layers)
     return Config(
         vocab=theirs.get("vocab_size", 50257),

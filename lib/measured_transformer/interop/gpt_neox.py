@@ -28,6 +28,7 @@ from measured_transformer.interop.family import (
     dropout,
     named,
     require,
+    whole,
 )
 from measured_transformer.interop.rope import read_rope, write_rope
 from measured_transformer.interop.tensors import Entry, entry, layer
@@ -43,16 +44,17 @@ _QKV = ("query", "key", "value")
 def neox_config(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
     """The sizes and choices of a GPT-NeoX checkpoint."""
     theirs = checkpoint.config
-    require(theirs, is_causal=True)
-    settings = dict(theirs)
-    for old, new in (("rotary_emb_base", "rope_theta"), ("rotary_pct", "partial_rotary_factor")):
-        if settings.get(new) is None:
-            settings[new] = settings.get(old)
+    d_model = whole(theirs, "hidden_size", 6144)
+    n_heads = whole(theirs, "num_attention_heads", 64)
+    require(theirs, is_causal=True, head_dim=d_model // n_heads)
+    # Beside the rotary settings only these names are read, and not those of other architectures.
+    own = {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}
+    settings = {**theirs, **{name: theirs.get(other) for name, other in own.items()}}
     return Config(
         vocab=theirs.get("vocab_size", 50432),
-        d_model=theirs.get("hidden_size", 6144),
+        d_model=d_model,
         n_layers=theirs.get("num_hidden_layers", 44),
-        n_heads=theirs.get("num_attention_heads", 64),
+        n_heads=n_heads,
         d_ff=theirs.get("intermediate_size", 24576),
         max_length=theirs.get("max_position_embeddings", 2048),
         positions="rotary",
@@ -126,18 +128,19 @@ def gptj_config(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config
     theirs = checkpoint.config
     require(theirs, is_causal=True)
     has_head = is_causal_lm(checkpoint, "GPTJ")
-    width = theirs.get("n_embd", 4096) // theirs.get("n_head", 16)
-    turned = theirs.get("rotary_dim", 64)
-    if turned is None or isinstance(turned, bool) or not 0 < turned <= width or turned % 2:
+    d_model, n_heads = whole(theirs, "n_embd", 4096), whole(theirs, "n_head", 16)
+    width, turned = d_model // n_heads, theirs.get("rotary_dim", 64)
+    known = isinstance(turned, int) and not isinstance(turned, bool)
+    if not known or not 0 < turned <= width or turned % 2:
         raise ValueError(
             f"this checkpoint has rotary_dim={turned!r}, which this library does not compute; supported is "
             f"an even number up to the {width} entries of a head"
         )
     return Config(
         vocab=theirs.get("vocab_size", 50400),
-        d_model=theirs.get("n_embd", 4096),
+        d_model=d_model,
         n_layers=theirs.get("n_layer", 28),
-        n_heads=theirs.get("n_head", 16),
+        n_heads=n_heads,
         d_ff=theirs.get("n_inner"),
         max_length=theirs.get("n_positions", 2048),
         positions="rotary",

@@ -106,7 +106,7 @@ def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
         swiglu_limit=7.0,
         attention_bias=True,
     )
-    if not (theirs.get("rope_scaling") or theirs.get("rope_parameters")):
+    if not theirs.get("rope_scaling") and theirs.get("rope_parameters") is None:
         theirs["rope_parameters"] = ROPE
     kinds = [FULL if i % 2 else SLIDING for i in range(whole(theirs, "num_hidden_layers"))]
     clamp = Clamp(positive(theirs, "swiglu_limit"), positive(theirs, "swiglu_alpha"))

@@ -134,7 +134,7 @@ TRIED: dict[str, tuple[Settings, ...]] = {
         {"norm_topk_prob": True},
         {"topk_method": "noaux_tc"},
     ),
-    "gpt_neox": (*_ROTARY, *_PLAIN),
+    "gpt_neox": (*_ROTARY, *_PLAIN, {"head_dim": 14}),
     "opt": (*_DECODER, {"activation_function": "mish"}, {"word_embed_proj_dim": 5}),
     "phi": (*_ROTARY, *_PLAIN, {"qk_layernorm": True}),
     "gpt_neo": (
@@ -250,7 +250,7 @@ def _about(family: Family) -> Loadable:
                 f"{family.name} computes {setting_text(settings)}: take it out of TRIED"
             )
         refused[setting_text(settings)] = sentence
-    written = family.settings(family.config_of(_checkpoint(family), {}))
+    written = family.settings(family.read(_checkpoint(family), {}))
     # Positions of RoBERTa and its like begin behind the row of this token.
     passed_over = _NO_CHOICE - ({"pad_token_id"} if family.kind is Encoder else set())
     return Loadable(
@@ -276,7 +276,7 @@ def _checkpoint(
 def _refusal(family: Family, settings: Settings) -> str | None:
     """The sentence with which a family refuses settings; None when it computes them."""
     try:
-        family.config_of(_checkpoint(family, settings), {})
+        family.read(_checkpoint(family, settings), {})
     except ValueError as error:
         return str(error)
     return None
@@ -285,7 +285,7 @@ def _refusal(family: Family, settings: Settings) -> str | None:
 def _classes(family: Family) -> tuple[str, ...]:
     """The classes that a family names when it gets another one."""
     try:
-        family.config_of(_checkpoint(family, architecture=_UNKNOWN), {})
+        family.read(_checkpoint(family, architecture=_UNKNOWN), {})
     except ValueError as error:
         named, found, _ = str(error).partition(f"; got one of {_UNKNOWN}")
         if found:
@@ -299,7 +299,7 @@ def _rope_types(family: Family) -> tuple[str, ...]:
 
     def asked(kind: str) -> Settings:
         rope = {"rope_type": kind, "rope_theta": 1e4, **_ROPE_EXAMPLES[kind]}
-        written = family.settings(family.config_of(_checkpoint(family), {}))
+        written = family.settings(family.read(_checkpoint(family), {}))
         per_kind = [key for key in written["rope_parameters"] if key.endswith("_attention")]
         rotary = dict.fromkeys(per_kind, rope) if per_kind else rope
         beside = {"original_max_position_embeddings": 1024} if kind == "longrope" else {}

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from measured_transformer.interop.checkpoint import Checkpoint
-from measured_transformer.interop.family import require, whole
+from measured_transformer.interop.family import whole
 from measured_transformer.interop.layer_types import FULL, SLIDING, write_types
 from measured_transformer.interop.llama import (
     base_config,
@@ -22,7 +22,11 @@ CLASSES = ("MistralForCausalLM", "MistralModel")
 
 
 def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint."""
+    """The sizes and choices of the checkpoint.
+
+    Raises:
+        ValueError: when a setting asks for what is not computed here.
+    """
     theirs = with_defaults(
         checkpoint.config,
         num_key_value_heads=8,
@@ -32,7 +36,12 @@ def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
     )
     window = theirs["sliding_window"]
     kind = FULL if window is None else SLIDING
-    require(theirs, layer_types=[kind] * whole(theirs, "num_hidden_layers"))
+    n, kinds = whole(theirs, "num_hidden_layers"), theirs.get("layer_types")
+    if kinds is not None and kinds != [kind] * n:
+        raise ValueError(
+            f"this checkpoint has layer_types={kinds!r:.200}, which this library does not compute; supported "
+            f"is {kind!r} for each of its {n} layers"
+        )
     return base_config(checkpoint, theirs, CLASSES, window=window)
 
 

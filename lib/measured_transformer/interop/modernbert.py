@@ -24,6 +24,7 @@ from measured_transformer.interop.family import (
     gated,
     named,
     require,
+    whole,
 )
 from measured_transformer.interop.layer_types import (
     FULL,
@@ -32,7 +33,7 @@ from measured_transformer.interop.layer_types import (
     layer_types,
     write_types,
 )
-from measured_transformer.interop.rope import read_parameters, write_parameters
+from measured_transformer.interop.rope import read_parameters, rope_of, write_parameters
 from measured_transformer.interop.tensors import Entry, entry, layer
 from measured_transformer.models.config import Config
 from measured_transformer.models.encoder import Encoder
@@ -49,20 +50,26 @@ _OLDER = {FULL: "global_rope_theta", SLIDING: "local_rope_theta"}
 
 
 def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
-    """The sizes and choices of the checkpoint."""
+    """The sizes and choices of the checkpoint.
+
+    Raises:
+        ValueError: when a setting asks for what is not computed here.
+    """
     theirs = checkpoint.config
     supported = ("ModernBertForMaskedLM", "ModernBertModel")
     has_head = architecture(checkpoint, supported, supported[0]) == supported[0]
     require(theirs, is_causal=False)
     norm_bias = theirs.get("norm_bias", False)
+    if not isinstance(norm_bias, bool):
+        raise ValueError(f"norm_bias must be True or False, got {norm_bias!r}")
     if has_head:
         require(
             {"classifier_bias": theirs.get("classifier_bias", False)}, classifier_bias=norm_bias
         )
-    n_layers = theirs.get("num_hidden_layers", 22)
-    every = theirs.get("global_attn_every_n_layers", 3)
+    n_layers = whole(theirs, "num_hidden_layers", 22)
+    every = whole(theirs, "global_attn_every_n_layers", 3)
     kinds = layer_types(theirs, [SLIDING if i % every else FULL for i in range(n_layers)])
-    local = theirs.get("local_attention", 128)
+    local = whole(theirs, "local_attention", 128)
     angles = {kind: _angles(theirs, kind) for kind in set(kinds)}
     turned = [angles[kind] for kind in kinds]
     plain = activation(theirs, "hidden_activation", "gelu")
@@ -101,12 +108,12 @@ def config_of(checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
 
 def _angles(theirs: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The rotary settings of one kind of layer, from newer or older settings."""
-    given = (theirs.get("rope_parameters") or {}).get(kind) or {}
+    given = rope_of(theirs, kind)
     base = theirs.get(_OLDER[kind])
     base = BASES[kind] if base is None else base
-    if not given and theirs.get("rope_scaling"):
-        given = theirs["rope_scaling"]
     name = f"rope_parameters of {kind}"
+    if not given and theirs.get("rope_scaling"):
+        given, name = theirs["rope_scaling"], "rope_scaling"
     return read_parameters(theirs, given, name, base=base, nested=True)
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.own_parts import pooled_answers
 from measured_transformer.parts.position_schemes import SCHEMES
 from measured_transformer.parts.tap import Tap
 
@@ -151,14 +152,7 @@ def _answers(
     model: nn.Module, sequences: tuple[Tensor, ...], others: dict[str, Tensor]
 ) -> list[Tensor]:
     """The logits, and what is read from a pooler beside them."""
-    found: list[Tensor] = [model(*sequences, **others)]
-    if isinstance(model, Encoder) and model.pooler is not None and model.config.head != "sequence":
-        first = next(model.parameters())
-        state = torch.randn(
-            _ROWS, 1, model.config.d_model, generator=torch.Generator().manual_seed(0)
-        )
-        read = model.pool if model.classifier is None else model.classify
-        found.append(read(state.to(first.device, first.dtype)))
+    found: list[Tensor] = [model(*sequences, **others), *pooled_answers(model)]
     return [one.double().nan_to_num(0, 0, 0) for one in found]
 
 

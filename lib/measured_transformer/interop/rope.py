@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from measured_transformer.interop.family import MisfitError
 from measured_transformer.models.config import Config
@@ -91,6 +91,8 @@ def read_parameters(
             f"this checkpoint has partial_rotary_factor={turned!r}, which this architecture does not "
             "compute; supported is partial_rotary_factor=1.0"
         )
+    if not 0 < turned <= 1:
+        raise ValueError(f"partial_rotary_factor must lie above 0 and be at most 1, got {turned!r}")
     theta = settings.number("rope_theta", base, outside=not nested)
     if theta <= 1:
         raise ValueError(f"rope_theta must be greater than one, got {theta!r}")
@@ -99,6 +101,21 @@ def read_parameters(
         "rotary_share": turned,
         "rotary_scaling": READERS[kind](settings),
     }
+
+
+def rope_of(theirs: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The `rope_parameters` of one type of layer, where each type has its own; empty where there are none.
+
+    Raises:
+        ValueError: when they are no dictionary of dictionaries.
+    """
+    every = theirs.get("rope_parameters") or {}
+    given = (every.get(kind) or {}) if isinstance(every, Mapping) else None
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            f"rope_parameters must hold a dictionary for each type of layer, such as {kind!r}; got {every!r}"
+        )
+    return given
 
 
 class _Settings:
@@ -120,16 +137,14 @@ class _Settings:
             value = default
         if value is None:
             raise ValueError(f"{self.name} must hold {key}, got {dict(self.given)!r}")
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not _is_number(value):
             raise ValueError(f"{key} must be a number, got {value!r}")
         return float(value)
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """Several numbers."""
         value = self.given.get(key)
-        if not isinstance(value, list | tuple) or not all(
-            isinstance(v, int | float) for v in value
-        ):
+        if not isinstance(value, list | tuple) or not all(map(_is_number, value)):
             raise ValueError(f"{self.name} must hold {key}, a list of numbers; got {value!r}")
         return tuple(float(one) for one in value)
 
@@ -147,7 +162,10 @@ class _Settings:
         return int(self.number(key, default=self.longest))
 
     def _beside(self, key: str) -> float:
-        return _Settings({}, self.theirs, "the checkpoint's config", False).number(key)
+        value = self.theirs.get(key)
+        if not _is_number(value):
+            raise ValueError(f"the checkpoint's config must hold {key}, a number; got {value!r}")
+        return float(value)
 
     @property
     def growth(self) -> float:
@@ -155,6 +173,11 @@ class _Settings:
         if self.given.get("factor") is None:
             return self.longest / self.trained
         return self.number("factor")
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return real and math.isfinite(value)
 
 
 def _yarn(settings: _Settings) -> Yarn:

@@ -29,6 +29,7 @@ from measured_transformer.interop.family import (
     architecture,
     gated,
     require,
+    whole,
 )
 from measured_transformer.interop.tensors import Entry, entry
 from measured_transformer.models.config import Config
@@ -86,7 +87,7 @@ def config_of(dialect: Dialect, checkpoint: Checkpoint, tensors: Mapping[str, Te
     with_head, _, alone = dialect.supported
     name = architecture(checkpoint, dialect.supported, with_head)
     require(theirs, **({"is_decoder": False} if name == alone else {"is_causal": True}))
-    d_model = theirs["d_model"]
+    d_model = whole(theirs, "d_model")
     # Newer settings say outright whether the state is scaled; older ones by calling the weights tied.
     scaled = theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings", True))
     scaled = scaled and dialect.scales and name == with_head

@@ -17,8 +17,9 @@ class Published:
         module: that the package brings.
         file: beside the module's own, which holds the weights.
         sha256: of that file, as its authors publish it.
-        install: the command that installs the package.
+        install: the command that installs the package, which it names last.
         about: what the weights are, in a few words.
+        memory: gigabytes that loading and short texts take at most, with some to spare.
     """
 
     module: str
@@ -26,6 +27,12 @@ class Published:
     sha256: str
     install: str
     about: str
+    memory: float = 0.0
+
+    @property
+    def anew(self) -> str:
+        """The command that mends a damaged file; with `install` alone `pip` would find the package there."""
+        return f"pip install --force-reinstall --no-deps {self.install.split()[-1]}"
 
     def is_installed(self) -> bool:
         """Whether the package is there. Its file is not looked at."""
@@ -46,13 +53,13 @@ class Published:
         file = Path(found.origin).parent / self.file
         if not file.is_file():
             raise ValueError(
-                f"the package {self.module} lacks {self.file}: install it anew: {self.install}"
+                f"the package {self.module} lacks {self.file}: install it anew: {self.anew}"
             )
         with file.open("rb") as opened:
             got = hashlib.file_digest(opened, "sha256").hexdigest()
         if got != self.sha256:
             raise ValueError(
-                f"expected {file} with SHA-256 {self.sha256}, got {got}: install it anew: {self.install}"
+                f"expected {file} with SHA-256 {self.sha256}, got {got}: install it anew: {self.anew}"
             )
         return file
 

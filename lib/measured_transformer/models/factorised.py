@@ -8,7 +8,6 @@ first block. Blocks can share their weights: a model of twelve blocks then has t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -172,14 +171,3 @@ class FactorisedEncoder(Encoder):
             for name, parameter in self.blocks[first].named_parameters():
                 place, _, last = name.rpartition(".")
                 setattr(block.get_submodule(place), last, parameter)
-
-    def save(self, folder: str | Path) -> Path:
-        """Refuse: `interop.to_huggingface` writes such a model, and `from_huggingface` reads it again.
-
-        Raises:
-            ValueError: always.
-        """
-        raise ValueError(
-            "a FactorisedEncoder is written by interop.to_huggingface and read by interop.from_huggingface, "
-            f"got save({str(folder)!r})"
-        )

@@ -29,8 +29,8 @@ _ROUNDING = 200  # in units of the last place: kernels may differ with the align
 def check_own_parts(model: Model, twin: Model) -> None:
     """Raise ValueError unless a model computes what a model of its config with its weights computes.
 
-    Compared are the modules by name and type, their settings and shapes, which weights are tied, and the
-    outputs on a few sequences; no hooks may be attached, and no tap watched.
+    Compared are the modules by name and type, their settings and shapes, which weights are tied, the outputs on
+    a few sequences, and what a pooler makes of states; no hooks may be attached, and no tap watched.
 
     Args:
         model: is asked for outputs in evaluation mode, and then put back.
@@ -54,6 +54,20 @@ def main_dtype(model: nn.Module) -> torch.dtype:
     for tensor in kept.values():
         sizes[tensor.dtype] += tensor.numel() if tensor.is_floating_point() else 0
     return beside[0] if beside else max(sizes, key=lambda dtype: sizes[dtype])
+
+
+def pooled_answers(model: nn.Module) -> list[Tensor]:
+    """What a pooler, and the map to classes behind it, make of three random states.
+
+    Empty where the outputs tell: an encoder whose head is 'none' or 'mlm' reads its pooler in `pool` and
+    `classify` alone.
+    """
+    if not isinstance(model, Encoder) or model.pooler is None or model.config.head == "sequence":
+        return []
+    first = next(model.parameters())
+    states = torch.randn(3, 1, model.config.d_model, generator=torch.Generator().manual_seed(0))
+    states = states.to(first.device, first.dtype)
+    return [model.pool(states), *([] if model.classifier is None else [model.classify(states)])]
 
 
 def _refuse(what: str) -> ValueError:
@@ -154,11 +168,16 @@ def _lend(model: nn.Module, twin: nn.Module) -> None:
 def _check_outputs(model: Model, twin: Model) -> None:
     with _evaluating(model), _evaluating(twin):
         try:
-            own, due = _outputs(model), _outputs(twin)
+            own, due = ([_outputs(one), *pooled_answers(one)] for one in (model, twin))
         except RuntimeError as error:
             raise _refuse(f"it cannot be run ({str(error).splitlines()[0]})") from error
+    for what, ours, theirs in zip(("outputs", "pooled states", "classes"), own, due, strict=False):
+        _check_equal(what, ours, theirs)
+
+
+def _check_equal(what: str, own: Tensor, due: Tensor) -> None:
     if own.shape != due.shape:
-        raise _refuse(f"its outputs have the shape {tuple(own.shape)} and not {tuple(due.shape)}")
+        raise _refuse(f"its {what} have the shape {tuple(own.shape)} and not {tuple(due.shape)}")
     finite = due.isfinite()
     size = float(due[finite].abs().max()) if bool(finite.any()) else 0.0
     most = _ROUNDING * torch.finfo(due.dtype).eps * max(size, 1e-30)
@@ -166,7 +185,7 @@ def _check_outputs(model: Model, twin: Model) -> None:
         ((own - due)[finite & own.isfinite()].abs() > most).any()
     )
     if apart:
-        raise _refuse("with the same weights the two give other outputs")
+        raise _refuse(f"with the same weights the two give other {what}")
 
 
 def _outputs(model: Model) -> Tensor:

@@ -1,7 +1,8 @@
 """A model in a folder: its weights as safetensors, and its config as JSON beside them.
 
-`save` writes every `Decoder`, `Encoder` and `EncoderDecoder` whose parts are those of its config; `load` gives
-the same model back, bit for bit. Weights that are tied are written once. Nothing is pickled.
+`save` writes every `Decoder`, `Encoder`, `FactorisedEncoder` and `EncoderDecoder` whose parts are those of its
+config; `load` gives the same model back, bit for bit. Weights that are tied, or that blocks share, are written
+once. Nothing is pickled.
 
 `model.json` names the file of the weights and replaces its predecessor in one step, last of all. So a folder
 holds at any time a whole model: the new one, or the one that it held before. Texts may be kept `beside` the
@@ -40,6 +41,7 @@ from measured_transformer.models.config import Config
 from measured_transformer.models.decoder import Decoder
 from measured_transformer.models.encoder import Encoder
 from measured_transformer.models.encoder_decoder import EncoderDecoder
+from measured_transformer.models.factorised import FactorisedEncoder
 from measured_transformer.models.kept_config import config_from_json, config_to_json
 from measured_transformer.models.own_parts import check_own_parts, main_dtype
 
@@ -51,7 +53,7 @@ VERSION = 1
 """Version of the format; `load` reads this one and all before it."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w-]*\.\w+")
 _KINDS: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (Decoder, Encoder, EncoderDecoder)
+    kind.__name__: kind for kind in (Decoder, Encoder, FactorisedEncoder, EncoderDecoder)
 }
 
 

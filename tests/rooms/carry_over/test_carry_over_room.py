@@ -210,7 +210,7 @@ def test_another_model_answers_on_a_text(name: str) -> None:
     rows = own.rows_of_text(lm, "The quick brown fox jumps over the lazy dog.")
     assert len(rows) == 7
     assert all(question and value and rule for question, value, rule in rows)
-    with pytest.raises(ValueError, match="at least eight"):
+    with pytest.raises(ValueError, match="at least 8 tokens"):
         own.rows_of_text(lm, "short")
 
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from measured_book import ladder
 from measured_book.evidence.results import load_results
-from measured_book.rooms.ladder import measure
-from measured_book.rooms.ladder.measure import (
+from measured_book.ladder import (
     AROUND,
     AVERAGED,
     BATCH,
@@ -21,13 +21,14 @@ from measured_book.rooms.ladder.measure import (
     SHORT,
     SMALL,
     WINDOW,
-    Fall,
     options_of,
     schedule_of,
     speaker,
     steps_for,
     weights_of,
 )
+from measured_book.rooms.ladder import measure
+from measured_book.rooms.ladder.measure import Fall
 from measured_transformer.tasks.standard_library import library_text
 from measured_transformer.training import tuned_table
 from measured_transformer.training.loop import make_model
@@ -97,7 +98,7 @@ def test_no_chosen_rate_lies_at_the_end_of_what_was_tried():
 
 
 def test_arms_of_a_rung_differ_in_schedule_and_rate_alone(monkeypatch):
-    monkeypatch.setattr(measure, "tuned", lambda search: max(search.rates))
+    monkeypatch.setattr(ladder, "tuned", lambda search: max(search.rates))
     jobs = [measure.rung(SMALL, SHORT, name, 3) for name in EVERY]
     assert {(one.config, one.task, one.seed) for one in jobs} == {
         (speaker(SMALL), measure.StandardLibrary(length=WINDOW), 3)
@@ -110,7 +111,7 @@ def test_arms_of_a_rung_differ_in_schedule_and_rate_alone(monkeypatch):
 
 
 def test_the_mean_of_states_is_that_of_the_last_fifth_at_a_constant_rate(monkeypatch):
-    monkeypatch.setattr(measure, "tuned", lambda search: max(search.rates))
+    monkeypatch.setattr(ladder, "tuned", lambda search: max(search.rates))
     one = measure.rung(SMALL, SHORT, AVERAGED, 3)
     plain = measure.rung(SMALL, SHORT, "constant", 3)
     own = {name for name in one.settings if one.settings[name] != plain.settings[name]}
@@ -123,7 +124,7 @@ def test_the_mean_of_states_is_that_of_the_last_fifth_at_a_constant_rate(monkeyp
 def test_the_longest_runs_try_the_peak_that_was_best_before_and_its_neighbours(monkeypatch):
     tried = {}
     monkeypatch.setattr(
-        measure, "tuned", lambda search: tried.setdefault(search.name, search.rates)[0]
+        ladder, "tuned", lambda search: tried.setdefault(search.name, search.rates)[0]
     )
     results = load_results("ladder")
     for name, rates in AROUND.items():

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from measured_book.evidence.results import load_results
-from measured_book.rooms.ladder.measure import AVERAGED, BATCH, LONG, MUON, SMALL, steps_for
+from measured_book.ladder import AVERAGED, BATCH, LONG, SMALL, steps_for
 from measured_book.rooms.ladder_further import figures, measure
 from measured_book.rooms.ladder_further.measure import (
     AVERAGES,
+    MUON,
     PLANNED,
     SIZES,
     batches,
@@ -27,7 +28,7 @@ KEPT = tomllib.loads(Path(measure.__file__).with_name("claims.toml").read_text("
 @pytest.fixture(autouse=True)
 def _rates_are_not_searched_for(monkeypatch):
     monkeypatch.setattr(measure, "tuned", lambda search: search.rates[0])
-    monkeypatch.setattr("measured_book.rooms.ladder.measure.tuned", lambda search: search.rates[0])
+    monkeypatch.setattr("measured_book.ladder.tuned", lambda search: search.rates[0])
 
 
 def job_of(grid, seed=0, **arm):

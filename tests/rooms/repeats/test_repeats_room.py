@@ -167,7 +167,7 @@ def test_a_reader_can_put_another_model_in_its_place(changes: dict) -> None:
         (float(losses[:19].mean()), float(losses[20:].mean())), abs=0.006
     )
     assert len(set(numbers)) == 3
-    with pytest.raises(ValueError, match="three tokens or more, got 2"):
+    with pytest.raises(ValueError, match="at least 3 tokens, got 2"):
         copied(model, "Hi")
     with pytest.raises(ValueError, match="at most half of 12 heads, got 7"):
         copied(model, "Rain", count=7)

@@ -366,5 +366,5 @@ def test_a_reader_can_put_another_model_in_its_place(changes: dict) -> None:
     assert lines[0].startswith(f"{len(TEXT)} tokens, ")
     assert len(lines) == 3 + 3
     assert len(lines[-1].split()) == 4  # the last block has no next one
-    with pytest.raises(ValueError, match="ten tokens or more, got 5"):
+    with pytest.raises(ValueError, match="at least 10 tokens, got 5"):
         without_each_block(model, "Rain!")

@@ -8,6 +8,7 @@ from measured_transformer.language.model import LanguageModel
 from measured_book.evidence.records import number_text
 from measured_book.rooms.carry_over.measure import looked, statistics
 from measured_book.rooms.carry_over.stream import Account
+from measured_book.smollm2.own import own_tokens
 
 
 @torch.no_grad()
@@ -22,11 +23,9 @@ def rows_of_text(lm: LanguageModel, text: str) -> list[tuple[str, str, str]]:
         text: of at least eight tokens; its first 128 are read.
 
     Raises:
-        ValueError: when the text is too short.
+        ValueError: when the text is too short, or the model no language model.
     """
-    tokens = lm.encode(text)[:, :128]
-    if tokens.shape[1] < 8:
-        raise ValueError(f"expected a text of at least eight tokens, got {tokens.shape[1]}")
+    tokens = own_tokens(lm, text, least=8)
     model = lm.model
     found = [statistics(pattern) for pattern in looked(model, tokens)[0]]
     account = Account(model, tokens)

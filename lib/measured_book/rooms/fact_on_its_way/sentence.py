@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from measured_transformer.internals.tokens import as_tokens
 from measured_transformer.language.model import LanguageModel
 
+from measured_book.smollm2.own import own_tokens
 from measured_book.smollm2.sweeps import begin
 
 
@@ -22,13 +22,24 @@ def held(
         answers: to the first and to the second, each one token.
 
     Raises:
-        ValueError: when the prompts differ in other than one token, or an answer is not one token.
+        ValueError: when the prompts differ in other than one token or have more than 128, an answer is not one
+            token, two are the same, or the model is no language model.
     """
-    one, other = (as_tokens(model, form.replace("{}", subject)) for subject in subjects)
+    for name, given in (("subjects", subjects), ("answers", answers)):
+        if isinstance(given, str) or len(given) != 2 or given[0] == given[1]:
+            raise ValueError(f"expected two different {name}, got {given!r}")
+    if form.count("{}") != 1:
+        raise ValueError(
+            f"expected a prompt with {{}} once, in the place of the subject, got {form!r}"
+        )
+    one, other = (
+        own_tokens(model, form.replace("{}", subject), least=1, whole=True) for subject in subjects
+    )
     differ = (one != other).nonzero() if one.shape == other.shape else one.new_empty(0, 2)
     if len(differ) != 1:
         raise ValueError(
-            f"expected two subjects of one token each in {form!r}, got {subjects[0]!r} and {subjects[1]!r}"
+            f"expected two subjects of one token each in {form!r}, written with the space before them; got "
+            f"{subjects[0]!r} and {subjects[1]!r}"
         )
     place = int(differ[0, 1])
     right, wrong = (model.tokenizer.token(answer) for answer in answers)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from measured_transformer.internals.intervene import Change, intervene
 from measured_transformer.internals.names import taps
-from measured_transformer.internals.tokens import as_tokens
 from measured_transformer.language.model import LanguageModel
 from torch import Tensor
 
 from measured_book.rooms.its_numbers.neurons import smallest_to_zero
 from measured_book.rooms.its_numbers.rounding import BITS, CHANNEL, TOKEN, steps
+from measured_book.smollm2.own import own_tokens
 from measured_book.smollm2.sweeps import losses_of
 
 
@@ -18,16 +18,12 @@ def with_fewer_bits(model: LanguageModel, text: str) -> str:
 
     Args:
         model: any decoder with its tokenizer; keys are rounded after their rotation where it has one.
-        text: of three tokens or more.
+        text: of three tokens or more, of which the first 128 are read.
 
     Raises:
-        ValueError: when the text is shorter.
+        ValueError: when the text is shorter, or the model no language model.
     """
-    tokens = as_tokens(model, text)
-    if tokens.shape[1] < 3:
-        raise ValueError(
-            f"expected a text of three tokens or more, got {tokens.shape[1]}: {text!r}"
-        )
+    tokens = own_tokens(model, text, least=3)
     known = taps(model.model)
     rotated = any(name.endswith("attention.rotated_keys") for name in known)
     keys = "blocks.*.attention.rotated_keys" if rotated else "blocks.*.attention.keys"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from measured_transformer.tasks.standard_library import StandardLibrary
 
+from measured_book.ladder import BATCH, WINDOW, steps_for, weights_of
 from measured_book.measuring import number
-from measured_book.rooms.ladder.measure import BATCH, WINDOW, steps_for, weights_of
 
 
 @number

@@ -1,24 +1,19 @@
 """What else the chapter on the length of training measures: batches, and the longest runs.
 
 All models are the small one of the ladder, on the same text. Peaks are chosen on two seeds of their own, among
-three; where the best lies at an end, the search goes on beyond.
+six, and for the longest runs among three; where the best lies at an end, the search goes on beyond.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from measured_transformer.tasks.standard_library import NAME, StandardLibrary
 from measured_transformer.training.jobs import Job
 from measured_transformer.training.schedules import WarmupLinear
-from measured_transformer.variants.gradients import trains_alone
-from measured_transformer.variants.muon import Muon
 
-from measured_book.measuring import Search, grid, job, tuned, tuning_seeds
-from measured_book.measuring.readings import Scores, peak_rate
-from measured_book.rooms.ladder.measure import (
+from measured_book.ladder import (
     AVERAGED,
     BATCH,
     BETAS,
@@ -28,18 +23,19 @@ from measured_book.rooms.ladder.measure import (
     ENDS,
     LONG,
     LONGEST,
-    MUON,
     RATES,
     SCORED_ON,
     SMALL,
     WARMUP,
     WINDOW,
+    muon_options,
     options_of,
     rung,
-    schedule_of,
     speaker,
     steps_for,
 )
+from measured_book.measuring import Search, grid, job, tuned, tuning_seeds
+from measured_book.measuring.readings import Scores, peak_rate
 
 SEEDS = 6
 READ = (Scores(size=SCORED_ON, names=("loss",)), peak_rate)
@@ -51,11 +47,10 @@ def chosen(
     rates: Sequence[float],
     task: StandardLibrary,
     seed: int,
-    dropout: float = 0.0,
     **how: Any,
 ) -> Job:
-    """A training of the small model at the peak that suits it best, among three and beyond their ends."""
-    config = replace(speaker(SMALL), dropout=dropout)
+    """A training of the small model at the peak that suits it best, among those given and beyond their ends."""
+    config = speaker(SMALL)
     steps = how.pop("steps")
     rate = tuned(Search(arm, config, task, tuple(rates), tuning_seeds(2), steps, how))
     return job(config, task, seed, steps=steps, learning_rate=rate, **how)
@@ -67,8 +62,6 @@ SIZES = (4, 16, 64)
 """Windows of a step; the number of tokens is the same."""
 AVERAGES = ("kept", "scaled")
 """Adam's second average forgets by steps, as with batches of 16, or by tokens."""
-FIRST_TRIED = {4: RATES[1:4], 16: RATES[2:5], 64: RATES[3:6]}
-"""Three peaks round the best of batches of 16, times the root of the batch's size over 16."""
 
 
 def beta(size: int, average: str) -> float:
@@ -85,7 +78,7 @@ def in_batches(seed: int, batch: int, average: str) -> Job:
     steps = steps_for(SMALL, LONG) * BATCH // batch
     return chosen(
         f"ladder-batch-{batch}-{beta(batch, average):.4f}",
-        FIRST_TRIED[batch],
+        RATES,
         StandardLibrary(length=WINDOW),
         seed,
         steps=steps,
@@ -114,6 +107,9 @@ def batches_afresh(seed: int, batch: int, average: str) -> Job:
 
 # Sixty tokens a weight ----------------------------------------------------------------------------
 
+MUON = "Muon"
+LATE = RATES[1:4]
+"""The peaks that means and Muon try first: three, round the one that was best after 20 tokens a weight."""
 PLANNED = (COOLDOWNS[0], COSINES[0], ENDS[1])
 """Schedules of the ladder that fall to zero."""
 
@@ -124,20 +120,16 @@ def longest(seed: int, arm: str) -> Job:
     if arm in PLANNED:
         return rung(SMALL, LONGEST, arm, seed)
     steps = steps_for(SMALL, LONGEST)
-    how: dict[str, Any] = {"steps": steps, "batch_size": BATCH, "weight_decay": DECAY}
+    how = muon_options(steps)
     if arm == AVERAGED:
-        how |= {"betas": BETAS, **options_of(arm, steps)}
-    else:
-        how |= {
-            "optimiser": "SGD",
-            "betas": (0.0, 0.0),
-            "clip": None,
-            "schedule": schedule_of("cooldown", steps),
-            "prepare": Muon(betas=BETAS),
-            "after_step": trains_alone,
+        how = {
+            "batch_size": BATCH,
+            "weight_decay": DECAY,
+            "betas": BETAS,
+            **options_of(arm, steps),
         }
     name = f"ladder-{SMALL}-{LONGEST}-{arm.lower()}"
-    return chosen(name, RATES[1:4], StandardLibrary(length=WINDOW), seed, **how)
+    return chosen(name, LATE, StandardLibrary(length=WINDOW), seed, steps=steps, **how)
 
 
 @grid(axes={"arm": PLANNED}, seeds=MANY, read=READ, corpora=(NAME,))

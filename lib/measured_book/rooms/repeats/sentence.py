@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-from measured_transformer.internals.tokens import as_tokens
 from measured_transformer.language.model import LanguageModel
 from measured_transformer.training.seeding import make_generator
 
 from measured_book.rooms.repeats.heads import CHOSEN, scores, silent, top
 from measured_book.smollm2.controls import Head
+from measured_book.smollm2.own import own_tokens
 from measured_book.smollm2.sweeps import losses_of
 
 ROWS, PERIOD = 4, 24
@@ -23,16 +23,14 @@ def copied(model: LanguageModel, text: str, *, count: int = CHOSEN) -> str:
 
     Args:
         model: any decoder with its tokenizer.
-        text: of three tokens or more; the model reads it twice in a row.
+        text: of three tokens or more; the model reads its first 128 twice in a row.
         count: heads that are taken away; at most half of those that the model has.
 
     Raises:
-        ValueError: when the text is shorter, or the model has too few heads.
+        ValueError: when the text is shorter, the model has too few heads, or is no language model.
     """
-    tokens = as_tokens(model, text)
+    tokens = own_tokens(model, text, least=3, times=2)
     length = tokens.shape[1]
-    if length < 3:
-        raise ValueError(f"expected a text of three tokens or more, got {length}: {text!r}")
     best, others = chosen(model, count)
     rows = [f"{length} tokens; loss a token   first time   second time"]
     arms: list[tuple[str, list[Head]]] = [

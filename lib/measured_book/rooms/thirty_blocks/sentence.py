@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from measured_transformer.internals.tokens import as_tokens
 from measured_transformer.language.model import LanguageModel
 
 from measured_book.rooms.thirty_blocks.order import block_by_block
 from measured_book.rooms.thirty_blocks.passages import LATER
+from measured_book.smollm2.own import own_tokens
 from measured_book.smollm2.sweeps import begin
 
 
@@ -15,14 +15,12 @@ def without_each_block(model: LanguageModel, text: str) -> str:
 
     Args:
         model: any decoder with its tokenizer.
-        text: of ten tokens or more; what is judged begins with its ninth.
+        text: of ten tokens or more, of which the first 128 are read; what is judged begins with its ninth.
 
     Raises:
-        ValueError: when the text is shorter.
+        ValueError: when the text is shorter, or the model no language model.
     """
-    tokens = as_tokens(model, text)
-    if tokens.shape[1] < LATER + 3:
-        raise ValueError(f"expected a text of ten tokens or more, got {tokens.shape[1]}: {text!r}")
+    tokens = own_tokens(model, text, least=LATER + 3)
     found = block_by_block(begin(tokens, model=model))
     rise, same = found["loss"][1] - found["whole"], found["same"][1]
     lines = [f"{tokens.shape[1]} tokens, {found['whole']:.2f} nats a token; rise of the loss:", ""]
