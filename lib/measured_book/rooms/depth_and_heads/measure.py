@@ -361,6 +361,7 @@ def fresh_trainings(seed: int) -> dict[Any, Job]:
     repeat="opening",
     tolerance={"accuracy": 0.3},
 )
+@torch.no_grad()
 def afresh(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
     """The nine models of the first table on fifty-four other seeds: accuracy."""
     del seed
