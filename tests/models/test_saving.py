@@ -507,7 +507,10 @@ def test_the_reader_of_the_other_format_knows_this_one(folder: Path):
         ({"format": "x"}, "was not written by"),
         ({"format_version": 2}, "format_version 2, and this version .* reads up to 1"),
         ({"format_version": None}, "format_version None"),
-        ({"model": "Oracle"}, "must name one of Decoder, Encoder, FactorisedEncoder, EncoderDecoder, got 'Oracle'"),
+        (
+            {"model": "Oracle"},
+            "must name one of Decoder, Encoder, FactorisedEncoder, EncoderDecoder, got 'Oracle'",
+        ),
         ({"weights": "../weights.safetensors"}, "must name the file of the weights beside it"),
         ({"dtype": "nn"}, "must name a precision of torch, got 'nn'"),
         ({"weights": 3}, "must name the file of the weights"),
