@@ -29,7 +29,7 @@ FOLDER = "_data"
 """Folder of the data, beside the pages."""
 LONG = 1000
 """Values from which a table is compressed."""
-LONGEST = 50_000
+LONGEST = 30_000
 """Values up to which there is a table."""
 LARGE = 5_000
 """Bytes from which a kept file is compressed."""
