@@ -8,6 +8,7 @@ import json
 import pytest
 import tiny_pages
 from measured_book.evidence.carries import carries
+from measured_book.measuring.carrying import asked_rows
 
 TABLE = """\
 # What carries over
@@ -55,6 +56,8 @@ def test_numbers_are_those_of_the_file_that_can_be_taken_along(printed):
     counts = data["counts"]
     assert shown == [str(counts[name]) for name in ("over", "findings", "claims")]
     assert counts["findings"] == counts["over"] + counts["not"] + counts["undecided"]
+    judged = {one.row.name: one.outcome for one in asked_rows()}
+    assert {row["finding"]: row["outcome"] for row in data["rows"]} == judged
     rows = list(csv.DictReader((pages / "table.csv").open(encoding="utf-8")))
     assert [row["outcome"] for row in rows] == [row["outcome"] for row in data["rows"]]
 

@@ -10,7 +10,7 @@ from measured_book.evidence.carries import NOT, OPEN, OVER, Carries, carries
 from measured_book.evidence.expressions import Scope
 from measured_book.evidence.registry import Written
 from measured_book.evidence.schema import Threshold
-from measured_book.evidence.verdicts import Verdict
+from measured_book.evidence.verdicts import Verdict, named
 from measured_book.measuring.carrying import Asked, Said, asked_rows, headline
 from measured_book.measuring.judging import Judged, Shown
 from xarray import Dataset
@@ -104,3 +104,10 @@ def test_the_headline_counts_findings_once_and_claims_too() -> None:
     found = headline(asked)
     assert (found.findings, found.over, found.not_over, found.undecided) == (3, 1, 1, 1)
     assert found.claims == 2
+
+
+@pytest.mark.parametrize("told", [{}, {"said_of": "larger models"}, {"misprint": "a sign"}])
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_finding_is_the_same_in_the_words_of_its_chapter(verdict, told):
+    by_rule, in_words = (Said(0.0, None, each) for each in (verdict, named(verdict, told)))
+    assert by_rule.is_there == in_words.is_there

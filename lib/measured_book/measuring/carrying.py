@@ -23,7 +23,12 @@ from measured_book.measuring.judging import (
     with_chapter_verdicts,
 )
 
-_ABSENT = {Verdict.REFUTED, Verdict.NOT_REPRODUCED}
+_ABSENT = {
+    Verdict.REFUTED,
+    Verdict.DOES_NOT_CARRY_OVER,  # what a chapter calls a refuted claim on models of another size
+    Verdict.MISPRINT,  # and one on a formula that its source's own words contradict
+    Verdict.NOT_REPRODUCED,
+}
 
 
 @dataclass(frozen=True)
