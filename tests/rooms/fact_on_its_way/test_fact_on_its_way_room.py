@@ -19,7 +19,7 @@ from measured_transformer.language.model import LanguageModel
 from measured_transformer.viewer.style import ThemedFigure
 
 RESULTS = load_results("fact_on_its_way")
-DRAWN = ("traced", "networks", "heads", "edited", "steered", "questions")
+DRAWN = ("traced", "networks", "heads", "lenses", "edited", "steered", "questions")
 ASKED = Asked("capital", "France", "Paris", "Italy", "Rome", ("Greece", "Athens"), 0)
 CONFIG = Config(
     vocab=256,
