@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import os
 import re
 from pathlib import Path
@@ -111,3 +112,14 @@ def test_a_line_becomes_nodes():
         ("math", r"\sqrt{d}"),
         ("Text", ", for 5 $."),
     ]
+
+
+def test_a_header_of_a_table_has_a_word_beside_its_formula():
+    """A formula is drawn by a script: until then, and without it, such a header would be read as empty."""
+    for page in sorted((ROOT / "book").rglob("*.md")):
+        lines = page.read_text("utf-8").splitlines()
+        for above, line in itertools.pairwise(lines):
+            if above.startswith("|") and re.fullmatch(r"\|[ :|-]+\|", line):
+                cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", above)[1:-1]]
+                bare = [cell for cell in cells if re.fullmatch(r"\$[^$]+\$", cell)]
+                assert not bare, f"{page.relative_to(ROOT)}: {bare}"

@@ -37,14 +37,14 @@ FAULTS = {
     ),
     "seed": ("training/seeding.py", "(start + seed) % 2**32", "(start + seed + 1) % 2**32"),
     "learning rate": (
-        "training/loop.py",
-        "rate = learning_rate * schedule(step)",
-        "rate = 1.01 * learning_rate * schedule(step)",
+        "training/arguments.py",
+        "return learning_rate * float(factor)",
+        "return 1.01 * learning_rate * float(factor)",
     ),
     "bias": (
         "parts/kernels/linear.py",
-        "        return F.linear(x, weight, bias)\n",
-        "        return F.linear(x, weight)\n",
+        "_fits(x, weight, bias):\n        return F.linear(x, weight, bias)\n",
+        "_fits(x, weight, bias):\n        return F.linear(x, weight)\n",
     ),
 }
 PLACE = os.environ.get("MEASURED_FAULTY_ROOM", "norm_placement")
