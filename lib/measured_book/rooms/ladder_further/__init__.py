@@ -1,1 +1,1 @@
-"""Repeated data, batch sizes and the longest runs of *How long is long enough?*: claims and measurements."""
+"""Batch sizes and the longest runs of *How long is long enough?*: claims and measurements."""
