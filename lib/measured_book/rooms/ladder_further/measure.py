@@ -1,4 +1,4 @@
-"""What else the chapter on the length of training measures: batches, and the longest runs.
+"""What else the chapter on the length of training measures: passes over the data, batches, the longest runs.
 
 All models are the small one of the ladder, on the same text. Peaks are chosen on two seeds of their own, among
 six, and for the longest runs among three; where the best lies at an end, the search goes on beyond.
@@ -7,6 +7,7 @@ six, and for the longest runs among three; where the best lies at an end, the se
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from measured_transformer.tasks.standard_library import NAME, StandardLibrary
@@ -54,6 +55,44 @@ def chosen(
     steps = how.pop("steps")
     rate = tuned(Search(arm, config, task, tuple(rates), tuning_seeds(2), steps, how))
     return job(config, task, seed, steps=steps, learning_rate=rate, **how)
+
+
+# Passes over the data -----------------------------------------------------------------------------
+
+PASSES = (1, 4, 16)
+"""How often each window comes, in as many steps: 20 tokens a weight in all."""
+DECAYS = (0.0, 0.1, 0.3, 1.0)
+"""AdamW's weight decay."""
+DROPPED = 0.1
+"""The share of a vector's entries that dropout sets to zero."""
+
+
+def passed(passes: int, decay: float, dropout: float, seed: int) -> Job:
+    """A training whose windows come so often, along a straight line to zero."""
+    steps = steps_for(SMALL, LONG)
+    config = replace(speaker(SMALL), dropout=dropout)
+    task = StandardLibrary(length=WINDOW, windows=steps * BATCH // passes, passes=passes)
+    how = {
+        "batch_size": BATCH,
+        "betas": BETAS,
+        "weight_decay": decay,
+        "schedule": WarmupLinear(WARMUP, steps),
+    }
+    arm = f"ladder-passes-{passes}-{decay}-{dropout}"
+    rate = tuned(Search(arm, config, task, RATES, tuning_seeds(2), steps, how))
+    return job(config, task, seed, steps=steps, learning_rate=rate, **how)
+
+
+@grid(axes={"passes": PASSES, "decay": DECAYS}, seeds=SEEDS, read=READ, corpora=(NAME,))
+def repeated(seed: int, passes: int, decay: float) -> Job:
+    """20 tokens a weight, all new, or a quarter or a sixteenth of them over and over: by weight decay."""
+    return passed(passes, decay, 0.0, seed)
+
+
+@grid(axes={"passes": PASSES[2:], "decay": DECAYS}, seeds=SEEDS, read=READ, corpora=(NAME,))
+def dropped(seed: int, passes: int, decay: float) -> Job:
+    """Sixteen passes with dropout of a tenth, by weight decay."""
+    return passed(passes, decay, DROPPED, seed)
 
 
 # Batches ------------------------------------------------------------------------------------------
@@ -136,3 +175,13 @@ def longest(seed: int, arm: str) -> Job:
 def longest_afresh(seed: int, arm: str) -> Job:
     """60 tokens a weight, twelve fresh seeds: AdamW with the three schedules that fall to zero."""
     return rung(SMALL, LONGEST, arm, FRESH + seed)
+
+
+AGAIN, TWICE_AS_MANY = 2000, 24
+"""What is added to the seeds of the measurement `longest_again`, and how many it has."""
+
+
+@grid(axes={"arm": PLANNED[:2]}, seeds=TWICE_AS_MANY, read=READ, corpora=(NAME,))
+def longest_again(seed: int, arm: str) -> Job:
+    """60 tokens a weight, 24 more fresh seeds: a cooldown and a cosine."""
+    return rung(SMALL, LONGEST, arm, AGAIN + seed)
