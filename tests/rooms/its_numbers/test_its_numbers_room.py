@@ -19,7 +19,7 @@ DRAWN = {
     "plot_sizes": lambda: figures.plot_sizes(RESULTS["sizes"]),
     "plot_sparse": lambda: figures.plot_sparse(RESULTS["sparse"]),
     "plot_neurons": lambda: figures.plot_neurons(RESULTS["neurons"]),
-    "plot_features": lambda: figures.plot_features(RESULTS["features"]),
+    "plot_features": lambda: figures.plot_features(RESULTS["features"], RESULTS["controls"]),
     "plot_weights": lambda: figures.plot_weights(RESULTS["weights"]),
     "plot_cache": lambda: figures.plot_cache(RESULTS["cache"]),
     "plot_drafts": lambda: figures.plot_drafts(RESULTS["drafts"]),

@@ -32,7 +32,7 @@ FITTED, JUDGED = 64, 4
 """Texts of each kind that fit, and that judge."""
 STEPS, SIZE, RATE = 300, 128, 1.6e-2
 """The rate is the best of six, 2e-3 to 6.4e-2, for each of the three fits on a draw that judges nothing."""
-FITS = ("transcoder", "neurons", "linear", "redrawn", "noise")
+FITS, CONTROLS = ("transcoder", "neurons", "linear"), ("redrawn", "noise")
 INSTEAD = ("mean", "neurons", "linear", "transcoder")
 """What is written in the place of the network at every token but the first."""
 
@@ -116,6 +116,18 @@ def transcoder_of(
     )  # fmt: skip
 
 
+def read(
+    seed: int,
+) -> tuple[
+    Float[Tensor, "place d_model"], Float[Tensor, "other d_model"], Int[Tensor, "text position"]
+]:
+    """What the network reads in the texts that fit and in those that judge, and the latter themselves."""
+    texts = passages(seed, FITTED + JUDGED)
+    judges = torch.cat([some[:JUDGED] for some in texts.chunk(2)])
+    fits = torch.cat([some[JUDGED:] for some in texts.chunk(2)])
+    return network_inputs(fits), network_inputs(judges), judges
+
+
 @measurement(
     seeds=10,
     coords={"fit": FITS, "instead": INSTEAD},
@@ -124,14 +136,12 @@ def transcoder_of(
     data=DATA,
 )
 def features(seed: int) -> dict[str, Any]:
-    """A network as 32 features of a transcoder, as its 32 strongest neurons and as a linear map; controls.
+    """A network as 32 features of a transcoder, as its 32 strongest neurons and as a linear map.
 
     ``used``: the share of features that speak at any token of the texts that judge.
     """
-    model, texts = smollm2().model, passages(seed, FITTED + JUDGED)
-    judges = torch.cat([some[:JUDGED] for some in texts.chunk(2)])
-    fits = torch.cat([some[JUDGED:] for some in texts.chunk(2)])
-    x, new = network_inputs(fits), network_inputs(judges)
+    model = smollm2().model
+    x, new, judges = read(seed)
     network: Any = model.blocks[BLOCK - 1].feedforward
     y, right = written(network, x), written(network, new)
     # What comes from the fitting half is mixed, so that the part that chooses a penalty has both kinds.
@@ -145,17 +155,6 @@ def features(seed: int) -> dict[str, Any]:
         "linear": straight,
         "transcoder": transcoder,
     }
-    share = {name: explained(right, ways[name](new)) for name in FITS[:3]}
-    other = redrawn(network, seed)
-    share["redrawn"] = explained(
-        written(other, new), transcoder_of(x, written(other, x), seed, "redrawn")(new)
-    )
-    drawn = noise_like(x, len(x) + len(new), seed)
-    of_noise, new_noise = drawn[: len(x)], drawn[len(x) :]
-    share["noise"] = explained(
-        written(network, new_noise),
-        transcoder_of(of_noise, written(network, of_noise), seed, "noise")(new_noise),
-    )
     sweep = begin(judges)
     name, losses = f"blocks.{BLOCK - 1}.feedforward.out", []
     for way in INSTEAD:
@@ -163,11 +162,34 @@ def features(seed: int) -> dict[str, Any]:
         with intervene(model, {name: partial(behind_the_first, rewritten)}):
             losses.append(judged(sweep.losses(sweep.onward(BLOCK - 1))))
     return {
-        "explained": ("fit", [share[name] for name in FITS]),
+        "explained": ("fit", [explained(right, ways[name](new)) for name in FITS]),
         "loss": ("instead", losses),
         "whole": judged(sweep.losses()),
         "used": float((transcoder.encode(new) > 0).any(0).double().mean()),
     }
+
+
+@measurement(
+    seeds=10,
+    coords={"control": CONTROLS},
+    tolerance={"explained": 0.03},
+    pretrained=NEEDS,
+    data=DATA,
+)
+def controls(seed: int) -> dict[str, Any]:
+    """What a transcoder of its own explains of a network with random directions, and of noise that it reads."""
+    x, new, _ = read(seed)
+    network: Any = smollm2().model.blocks[BLOCK - 1].feedforward
+    other = redrawn(network, seed)
+    of_redrawn = transcoder_of(x, written(other, x), seed, "redrawn")(new)
+    drawn = noise_like(x, len(x) + len(new), seed)
+    of_noise, new_noise = drawn[: len(x)], drawn[len(x) :]
+    of_network = transcoder_of(of_noise, written(network, of_noise), seed, "noise")(new_noise)
+    share = {
+        "redrawn": explained(written(other, new), of_redrawn),
+        "noise": explained(written(network, new_noise), of_network),
+    }
+    return {"explained": ("control", [share[name] for name in CONTROLS])}
 
 
 def behind_the_first(

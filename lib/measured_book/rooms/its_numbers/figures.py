@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 from measured_transformer.viewer.style import COLOURS, theme, themed
-from xarray import Dataset
+from xarray import Dataset, concat
 
 from measured_book.figures.kit import Arms, curves, level, panels, plain_ticks, strips
 
@@ -128,15 +128,17 @@ def plot_neurons(neurons: Dataset) -> Figure:
 
 
 @themed
-def plot_features(features: Dataset) -> Figure:
+def plot_features(features: Dataset, controls: Dataset) -> Figure:
     """Draw how much of what one network writes is explained by few parts, and what these cost in its place.
 
     Args:
         features: the result of this name.
+        controls: the result of this name.
     """
     titles = ("explained on other tokens", "in the network's place")
     figure, (upper, lower) = panels(2, 1, height=2.1, titles=titles)
-    strips(upper, features.explained, FITS, over="fit", label="share of the variance")
+    shares = concat([features.explained, controls.explained.rename(control="fit")], "fit")
+    strips(upper, shares, FITS, over="fit", label="share of the variance")
     rise = features.loss - features.whole
     strips(lower, rise, INSTEAD, over="instead", label="rise of the loss (nats per token)")
     return figure

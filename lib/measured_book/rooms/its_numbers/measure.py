@@ -2,7 +2,7 @@
 
 A seed is a draw of texts, half from the reference of the Python language, half from paragraphs of this book;
 the model is always the same. Modules by question: `neurons` (how many are needed, dead ones, their values),
-`features` (one network as a sum of few), `rounding` (matrices and the cache in fewer bits).
+`features` and `controls` (one network as a sum of few), `rounding` (matrices and the cache in fewer bits).
 """
 
 from __future__ import annotations
@@ -23,14 +23,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import measurement
-from measured_book.rooms.its_numbers.features import features
+from measured_book.rooms.its_numbers.features import controls, features
 from measured_book.rooms.its_numbers.neurons import neurons, sparse
 from measured_book.rooms.its_numbers.passages import SINCE
 from measured_book.rooms.its_numbers.rounding import cache, weights
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.texts import DATA, KINDS, draw, source
 
-__all__ = ["cache", "drafts", "features", "neurons", "reading", "sizes", "sparse", "weights"]
+__all__ = [
+    "cache",
+    "controls",
+    "drafts",
+    "features",
+    "neurons",
+    "reading",
+    "sizes",
+    "sparse",
+    "weights",
+]
 
 # Parameters and operations ------------------------------------------------------------------------
 

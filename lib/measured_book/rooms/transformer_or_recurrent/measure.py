@@ -398,6 +398,65 @@ def body_weights(model: Model) -> int:
     return sum(weight.numel() for weight in model.blocks.parameters())
 
 
+# Twenty epochs, on fresh seeds and at rates of their own -----------------------------------------------------
+
+FRESH, MANY = 1000, 20
+"""What is added to the seeds of `epochs_afresh`, and how many it has."""
+ENOUGH = 12
+"""Seeds at rates that are chosen for twenty epochs."""
+
+
+def afresh_trainings(seed: int) -> dict[str, Job]:
+    """The two of the sheet for twenty epochs, with seeds of which no other measurement has any."""
+    steps = EPOCHS * EPOCH
+    return {name: text_job(name, FRESH + seed, steps, evaluate_every=EPOCH) for name in RACERS}
+
+
+def own_rate_trainings(seed: int) -> dict[str, Job]:
+    """The two of the sheet for twenty epochs, each at the rate that ends lowest after so many."""
+    jobs, steps = {}, EPOCHS * EPOCH
+    for name in RACERS:
+        config, options = kind(name, TEXT.vocab)
+        given = {"batch_size": BATCH, **options}
+        named = f"recurrent-twenty-{name.lower()}"
+        rate = tuned(Search(named, config, TEXT, TEXT_RATES, tuning_seeds(2), steps, given))
+        given["evaluate_every"] = EPOCH
+        jobs[name] = job(config, TEXT, seed, steps=steps, learning_rate=rate, **given)
+    return jobs
+
+
+def by_epoch(runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Nats a word of the validation part after each epoch, and the rate of each."""
+    return {
+        "validation": (("kind", "epoch"), [runs[name].evaluation_losses for name in RACERS]),
+        "rate": ("kind", [runs[name].rates.max() for name in RACERS]),
+    }
+
+
+@measurement(
+    seeds=MANY,
+    coords={"kind": RACERS, "epoch": tuple(range(1, EPOCHS + 1))},
+    trainings=afresh_trainings,
+    repeat="opening",
+)
+def epochs_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Twenty epochs of the two of the sheet on twenty fresh seeds: nats a word after each."""
+    del seed
+    return by_epoch(runs)
+
+
+@measurement(
+    seeds=ENOUGH,
+    coords={"kind": RACERS, "epoch": tuple(range(1, EPOCHS + 1))},
+    trainings=own_rate_trainings,
+    repeat="opening",
+)
+def own_rates(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Twenty epochs of the two of the sheet, each at the rate that suits twenty: nats a word after each."""
+    del seed
+    return by_epoch(runs)
+
+
 # Three epochs, by depth -------------------------------------------------------------------------------------
 
 BLOCKS = (1, 2, 3, 6)
