@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 import torch
 from measured_book.rooms.repeats import objects
-from measured_book.rooms.repeats.names import FORMS, NAMES, PLACES, THINGS, asked
+from measured_book.smollm2.indirect_objects import FORMS, NAMES, PLACES, THINGS, asked
 from measured_book.smollm2.model import is_installed, smollm2
 from measured_book.smollm2.prompts import one_token
 

@@ -17,7 +17,6 @@ from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
 from measured_book.measuring import measurement
-from measured_book.rooms.repeats.estimated import estimated
 from measured_book.rooms.repeats.heads import Found, find, repeats_a_pair, scores, silent
 from measured_book.rooms.repeats.objects import objects
 from measured_book.rooms.repeats.words import BETWEEN, NOUNS, RELATIONS, VERBS
@@ -29,7 +28,6 @@ from measured_book.smollm2.texts import DATA, KINDS, draw, repeated_strings, wit
 
 __all__ = [
     "agreement",
-    "estimated",
     "found",
     "objects",
     "ordinary",

@@ -21,9 +21,9 @@ from measured_transformer.training.seeding import make_generator
 from torch import Tensor
 
 from measured_book.measuring import measurement
-from measured_book.rooms.repeats.names import Asked, asked
 from measured_book.rooms.repeats.routes import LEVELS, effects, routes, strongest
 from measured_book.smollm2.controls import Head
+from measured_book.smollm2.indirect_objects import Asked, asked
 from measured_book.smollm2.model import NEEDS, smollm2
 from measured_book.smollm2.prompts import gap
 

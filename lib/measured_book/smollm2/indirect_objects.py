@@ -1,4 +1,4 @@
-"""The prompts about two people, one of whom comes twice, in *Repeats and rules*."""
+"""Prompts about two people, one of whom comes twice, in *Repeats and rules*: who gets the thing?"""
 
 from __future__ import annotations
 
