@@ -1,4 +1,4 @@
-"""Prompts about two people, one of whom comes twice, in *Repeats and rules*: who gets the thing?"""
+"""Prompts about two people, one of whom comes twice: whose name is to be expected (*Repeats and rules*)."""
 
 from __future__ import annotations
 

@@ -43,6 +43,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.rooms.encoder_decoder.real import told
+
+__all__ = [
+    "alignment",
+    "caption_examples",
+    "captions",
+    "classify",
+    "exact",
+    "examples",
+    "fill",
+    "told",
+    "worth",
+]
 
 # What each half sees --------------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ from measured_transformer.training.seeding import make_generator, seeded
 from torch import Tensor
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.rooms.metric_traps.real import by_itself
+
+__all__ = ["arms", "by_itself", "ladder", "rivals", "simulated", "table"]
 
 # The published table --------------------------------------------------------------------------------
 

@@ -42,6 +42,9 @@ from measured_transformer.variants.latent import Latent, LatentAttention
 from torch import Tensor
 
 from measured_book.measuring import Search, job, measurement, tuned, tuning_seeds
+from measured_book.rooms.projections.real import published
+
+__all__ = ["drawn", "four", "kept", "knobs", "one_head", "published", "sharing"]
 
 
 def drawn_scores(seed: int, *, shared: bool, length: int = 10) -> Float[Tensor, "query key"]:
