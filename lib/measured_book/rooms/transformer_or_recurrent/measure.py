@@ -400,7 +400,7 @@ def body_weights(model: Model) -> int:
 
 # Twenty epochs, on fresh seeds and at rates of their own -----------------------------------------------------
 
-FRESH, MANY = 1000, 20
+BEYOND, MANY = 1000, 20
 """What is added to the seeds of `epochs_afresh`, and how many it has."""
 ENOUGH = 12
 """Seeds at rates that are chosen for twenty epochs."""
@@ -409,7 +409,7 @@ ENOUGH = 12
 def afresh_trainings(seed: int) -> dict[str, Job]:
     """The two of the sheet for twenty epochs, with seeds of which no other measurement has any."""
     steps = EPOCHS * EPOCH
-    return {name: text_job(name, FRESH + seed, steps, evaluate_every=EPOCH) for name in RACERS}
+    return {name: text_job(name, BEYOND + seed, steps, evaluate_every=EPOCH) for name in RACERS}
 
 
 def own_rate_trainings(seed: int) -> dict[str, Job]:
