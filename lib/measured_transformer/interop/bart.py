@@ -78,7 +78,7 @@ class Dialect:
     def config_of(self, checkpoint: Checkpoint, tensors: Mapping[str, Tensor]) -> Config:
         """The sizes and choices of the checkpoint."""
         theirs = {**_DEFAULTS, **self.defaults, **checkpoint.config}
-        require(theirs, is_decoder=False, add_cross_attention=False, **self.needed)
+        require(theirs, is_decoder=False, add_cross_attention=False, is_causal=True, **self.needed)
         if self.fixed:
             require(theirs, decoder_vocab_size=theirs["vocab_size"])
         name = architecture(checkpoint, (self.with_head, self.without), self.with_head)

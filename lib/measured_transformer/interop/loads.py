@@ -153,11 +153,13 @@ TRIED: dict[str, tuple[Settings, ...]] = {
         {"feed_forward_proj": "gated-mish"},
     ),
     "bart": (
+        *_DECODER,
         {"is_decoder": True},
         {"add_cross_attention": True},
         {"activation_function": "mish"},
     ),
     "marian": (
+        *_DECODER,
         {"is_decoder": True},
         {"add_cross_attention": True},
         {"activation_function": "mish"},

@@ -19,7 +19,7 @@ def plot_estimated(estimated: Dataset) -> Figure:
     Args:
         estimated: the result of this name.
     """
-    titles = ("one head", "network", "stream at the name")
+    titles = ("one head", "network", "stream")
     figure, axes = panels(1, 3, height=2.9, titles=titles, x="effect of the patch")
     for one, part in zip(axes, estimated.part.values, strict=True):
         right = estimated.patched.sel(part=part).values.ravel()
