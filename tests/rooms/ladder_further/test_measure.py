@@ -1,28 +1,27 @@
 """What the further rungs train: as many tokens as the ladder, cut otherwise, or three times as many."""
 
-import re
-import tomllib
-from pathlib import Path
-
 import pytest
 from measured_book.evidence.results import load_results
 from measured_book.ladder import AVERAGED, BATCH, LONG, SMALL, steps_for
 from measured_book.rooms.ladder_further import figures, measure
 from measured_book.rooms.ladder_further.measure import (
     AVERAGES,
+    DECAYS,
+    DROPPED,
     MUON,
+    PASSES,
     PLANNED,
     SIZES,
     batches,
     batches_afresh,
     beta,
+    dropped,
     longest,
     longest_afresh,
+    repeated,
 )
 
 RESULTS = load_results("ladder_further")
-DECLARED = tomllib.loads(Path(__file__).with_name("declared.toml").read_text("utf-8"))
-KEPT = tomllib.loads(Path(measure.__file__).with_name("claims.toml").read_text("utf-8"))
 
 
 @pytest.fixture(autouse=True)
@@ -80,16 +79,24 @@ def test_the_figure_shows_every_seed():
     assert len(axes.lines) == 2 * (RESULTS["batches"].sizes["seed"] + 1)
 
 
-def test_no_claim_is_both_declared_and_judged():
-    names = [claim["id"] for claim in (*DECLARED["claim"], *KEPT["claim"])]
-    assert len(names) == len(set(names))
-    for claim in DECLARED["claim"]:
-        assert {"statement", "test", "rule", "evidence", "expected", "seeds"} <= set(claim)
+@pytest.mark.parametrize("passes", PASSES)
+def test_repeated_data_are_read_in_as_many_steps(passes):
+    job = job_of(repeated, passes=passes, decay=0.3)
+    assert job.settings["steps"] == steps_for(SMALL, LONG)
+    assert job.task.windows * job.task.passes == job.settings["steps"] * BATCH
+    assert job.task.passes == passes
+    assert job.settings["weight_decay"] == 0.3
+    assert job.config.dropout == 0
 
 
-def test_what_declared_claims_are_judged_by_is_not_measured():
-    read = re.findall(
-        r"(\w+)\.loss", " ".join(str(claim["evidence"]) for claim in DECLARED["claim"])
-    )
-    assert read
-    assert not set(read) & set(RESULTS)
+def test_dropout_is_all_that_differs_with_dropout():
+    plain, other = (job_of(grid, passes=16, decay=0.1) for grid in (repeated, dropped))
+    assert other.config == plain.config.replace(dropout=DROPPED)
+    assert (other.task, other.settings) == (plain.task, plain.settings)
+
+
+def test_the_figure_of_repeated_data_has_a_line_for_each_seed_and_mean():
+    result = RESULTS["repeated"]
+    axes = figures.plot_repeated(result, RESULTS["dropped"]).figure.axes[0]
+    assert len(axes.lines) == (len(PASSES) + 1) * (result.sizes["seed"] + 1)
+    assert len(axes.get_xticks()) == len(DECAYS)

@@ -39,6 +39,8 @@ from measured_book.measuring import Search, grid, job, tuned, tuning_seeds
 from measured_book.measuring.readings import Scores, peak_rate
 
 SEEDS = 6
+FRESH, MANY = 1000, 12
+"""What is added to the seeds of the measurements `afresh`, and how many they have."""
 READ = (Scores(size=SCORED_ON, names=("loss",)), peak_rate)
 """Nats a byte on held-out windows; the peak rate."""
 
@@ -95,6 +97,12 @@ def dropped(seed: int, passes: int, decay: float) -> Job:
     return passed(passes, decay, DROPPED, seed)
 
 
+@grid(axes={"passes": PASSES[:2]}, seeds=MANY, read=READ, corpora=(NAME,))
+def repeated_afresh(seed: int, passes: int) -> Job:
+    """The same with new windows and with four passes at the usual weight decay, on twelve fresh seeds."""
+    return passed(passes, DECAY, 0.0, FRESH + seed)
+
+
 # Batches ------------------------------------------------------------------------------------------
 
 SIZES = (4, 16, 64)
@@ -134,10 +142,6 @@ def batches(seed: int, batch: int, average: str) -> Job:
     return in_batches(seed, batch, average)
 
 
-FRESH, MANY = 1000, 12
-"""What is added to the seeds of the two measurements `afresh`, and how many they have."""
-
-
 @grid(axes={"batch": SIZES[:2], "average": AVERAGES[1:]}, seeds=MANY, read=READ, corpora=(NAME,))
 def batches_afresh(seed: int, batch: int, average: str) -> Job:
     """Batches of 4 and 16 on twelve fresh seeds, Adam's second average scaled."""
@@ -175,13 +179,3 @@ def longest(seed: int, arm: str) -> Job:
 def longest_afresh(seed: int, arm: str) -> Job:
     """60 tokens a weight, twelve fresh seeds: AdamW with the three schedules that fall to zero."""
     return rung(SMALL, LONGEST, arm, FRESH + seed)
-
-
-AGAIN, TWICE_AS_MANY = 2000, 24
-"""What is added to the seeds of the measurement `longest_again`, and how many it has."""
-
-
-@grid(axes={"arm": PLANNED[:2]}, seeds=TWICE_AS_MANY, read=READ, corpora=(NAME,))
-def longest_again(seed: int, arm: str) -> Job:
-    """60 tokens a weight, 24 more fresh seeds: a cooldown and a cosine."""
-    return rung(SMALL, LONGEST, arm, AGAIN + seed)
