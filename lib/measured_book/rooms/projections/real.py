@@ -60,9 +60,8 @@ def of_layers(model: Decoder | Encoder) -> list[Float[Tensor, "head d_model d_mo
     found = []
     for block in model.blocks:
         assert isinstance(block.attention, MultiHeadAttention)
-        before = model.config.placement == "pre"
-        gain = block.attention_norm.weight if before else None
-        found.append(products(block.attention, gain))
+        norm: Any = block.attention_norm if model.config.placement == "pre" else None
+        found.append(products(block.attention, None if norm is None else norm.weight))
     return found
 
 
