@@ -14,12 +14,12 @@ _OPTIMISERS, _DEPTH = "book/training/optimisers", "book/norms/step-size"
 def left(answer: Answer) -> None:
     """Write `left(factors, peak, decay, independent)`: the share of a weight that decay alone leaves."""
     for steps, peak, decay, independent, seed in (
-        (1, 0.1, 0.5, False, 0),
+        (2, 0.1, 0.5, False, 0),
         (5, 0.2, 0.8, False, 1),
         (5, 0.2, 0.8, True, 2),
         (40, 0.03, 0.1, True, 3),
     ):
-        factors = normal(steps, seed=seed).abs().clamp_max(1).tolist()
+        factors = normal(steps, seed=seed).sigmoid().tolist()
         found = number(answer(list(factors), peak, decay, independent))
         where = "with independent decay" if independent else "with decoupled decay"
 
