@@ -64,10 +64,12 @@ def plot_depths(depths: Dataset) -> Figure:
             rows = depths.loss.sel(rule=rule, depth=depth).transpose("seed", "rate").values
             for row in rows:
                 panel.plot(rates, row, color=colour, alpha=0.3, linewidth=0.8)
-            mean, style = rows.mean(0), {"color": colour, "marker": marker}
-            panel.plot(rates, mean, markersize=4, linewidth=2, label=f"{depth} blocks", **style)
+            mean = rows.mean(0)
+            (line,) = panel.plot(rates, mean, color=colour, marker=marker, label=f"{depth} blocks")
+            line.set(markersize=4, linewidth=2)
             best = int(mean.argmin())
-            panel.plot(rates[best], mean[best], markersize=9, mec=theme().ink, zorder=5, **style)
+            (mark,) = panel.plot(rates[best], mean[best], color=colour, marker=marker)
+            mark.set(markersize=9, markeredgecolor=theme().ink, zorder=5)
         panel.set_xscale("log", base=2)
         plain_ticks(panel.xaxis, rates[1::2])
     axes[0].set_ylabel("loss (nats per byte)")
