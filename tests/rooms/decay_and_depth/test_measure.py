@@ -53,8 +53,8 @@ def test_strengths_of_the_ways_pull_alike_at_the_best_peak():
 def test_a_quarter_of_the_peak_is_a_quarter_of_the_best(tuned):
     whole, quarter = (measure.decayed("decoupled", 0.3, 1, share=s) for s in (1.0, 0.25))
     assert quarter.settings["learning_rate"] == 0.25 * whole.settings["learning_rate"]
-    peaks = DECAYS.peak_rate.sel(strength="middle", way=QUARTERED.way)
-    assert (QUARTERED.peak_rate == 0.25 * peaks).all()
+    peaks = DECAYS.rate.sel(strength="middle", way=QUARTERED.way)
+    assert (QUARTERED.rate == 0.25 * peaks).all()
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
