@@ -39,7 +39,7 @@ def plot_decays(undecayed: Dataset, decays: Dataset, quartered: Dataset) -> Figu
     left.set_ylabel("loss (nats per byte)")
     rise = quartered.loss - decays.loss.sel(strength="middle", way=quartered.way)
     two = {way: WAYS[way] for way in quartered.way.values}
-    strips(right, rise, two, over="way", label="rise of the loss (nats)")
+    strips(right, rise, two, over="way", label="change of the loss (nats)")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=10)
     return figure
