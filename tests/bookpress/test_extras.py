@@ -146,10 +146,16 @@ def test_the_checkpoint_is_installed_for_the_pages_about_it_alone():
         "sink",
         "thirty-blocks",
     }
-    last_cells = {"heads": "attention", "language-models": "translation"}
-    assert asking == {"real-model", "your-own-checkpoint", *language, *last_cells}
+    elsewhere = {
+        **{"heads": "attention", "language-models": "translation"},
+        **{"projections": "attention", "encoder-decoder": "translation"},
+        "metric-traps": "translation",
+    }
+    assert asking == {
+        *("real-model", "your-own-checkpoint", "attribution"), *language, *elsewhere
+    }  # fmt: skip
     for page in asking:
-        folder = last_cells.get(page, "real-language-model" if page in language else "inside")
+        folder = elsewhere.get(page, "real-language-model" if page in language else "inside")
         assert f"{{doc}}`{folder}/{page}`" in (ROOT / "book/index.md").read_text(), "as it says"
 
 

@@ -3,6 +3,7 @@
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import measured_transformer.language.packaged as packaged
 import pytest
@@ -165,7 +166,7 @@ def test_nothing_is_attested_without_its_checkpoint(
     measured.edit("trainings=trainings)", named)
     measured.edit("RATE = 0.01", "RATE = 0.01 + 0.0")
     assert "not here (smollm2-135m-instruct)" in attested(measured, inline)["losses"]
-    monkeypatch.setattr(packaged, "find_spec", lambda _: object())
+    monkeypatch.setattr(packaged, "find_spec", lambda _: SimpleNamespace(origin="here"))
     assert attested(measured, inline) == {"losses": ""}
 
 
