@@ -8,8 +8,8 @@ model with the same learning rates. A rule is one exponent $\alpha$, with Adam:
 - Adam's epsilon by $m^{-\alpha}$, as the gradients of the blocks are.
 
 $\alpha = 1/2$ is the depth rule of Yang et al. (2023), "Tensor Programs VI": branches and rates fall as
-$1/\sqrt L$. $\alpha = 1$ is CompleteP, Dey et al. (2025), "Don't be lazy", table 1: branches fall as $1/L$ and
-rates stay. Initial weights do not depend on depth in either. Embedding, unembedding and final norm keep the
+$1/\sqrt L$. $\alpha = 1$ is CompleteP, Dey et al. (2025), "Don't be lazy": branches fall as $1/L$ and rates
+stay. Initial weights do not depend on depth in either. Embedding, unembedding and final norm keep the
 common rate.
 """
 

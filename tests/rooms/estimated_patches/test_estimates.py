@@ -9,6 +9,7 @@ from measured_book.rooms.estimated_patches import figures, measure
 from measured_book.rooms.estimated_patches.measure import BLOCKS, PARTS, drawn
 from measured_book.smollm2.indirect_objects import FORMS, asked
 from measured_book.smollm2.model import is_installed, smollm2
+from measured_transformer.analysis.attribution_patching import compare_patching
 from measured_transformer.analysis.patching import patched
 
 RESULT = load_result("estimated_patches", "estimated")
@@ -53,6 +54,21 @@ def test_effects_are_those_of_the_librarys_patching() -> None:
                     positions=int(last[row]) if part == "stream" else None,
                 ) - before[[row]]  # fmt: skip
                 torch.testing.assert_close(found[i, j, [row]], wanted, atol=2e-4, rtol=1e-3)
+
+
+@needs_model
+def test_estimates_are_those_of_the_library_where_each_part_is_put_in() -> None:
+    model, (prompts, heads) = smollm2().model, drawn(3)
+    source, last = measure.exchanged(prompts)
+    found = measure.estimates(prompts, heads, points=1)[:, 20, 0]
+    first = measure.Asked(*(getattr(prompts, name)[:1] for name in prompts.__dataclass_fields__))
+    for i, part in enumerate(PARTS):
+        wanted = compare_patching(
+            model, prompts.tokens[:1], source[:1], measure.component_of(part, 20, int(heads[20])),
+            lambda logits: measure.gaps_of(logits, first),
+            positions=int(last[0]) if part == "stream" else None,
+        ).estimated[0, 0]  # fmt: skip
+        torch.testing.assert_close(found[i], wanted, atol=2e-4, rtol=1e-3)
 
 
 def test_agreement_tells_a_shape_from_a_size() -> None:
