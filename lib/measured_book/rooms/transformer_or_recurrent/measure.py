@@ -466,7 +466,7 @@ def epochs_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     repeat="opening",
 )
 def epochs_settled(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Twenty epochs of the two of the sheet on sixty seeds that nobody had looked at: nats a word after each."""
+    """Twenty epochs of the two of the sheet on sixty seeds that nobody had looked at: nats a word."""
     del seed
     return by_epoch(runs)
 
