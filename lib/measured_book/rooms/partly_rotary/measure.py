@@ -39,7 +39,7 @@ SHARE = 0.25
 NEAR = 32
 """Bytes that a block with a window sees: half of the trained length."""
 _NEAR = Layer(window=NEAR)
-ARMS = {
+ARMS: dict[str, dict[str, Any]] = {
     "rotary": {},
     "fast pairs": {"rotary_scaling": FastPairs(SHARE)},
     "none": {"positions": "none"},
@@ -55,8 +55,7 @@ ENDS, WINDOWS = 32, 512
 
 def config_of(arm: str) -> Config:
     """The ladder's small decoder with the positions of an arm."""
-    changes: dict[str, Any] = ARMS[arm]
-    return speaker(SMALL).replace(**changes)
+    return speaker(SMALL).replace(**ARMS[arm])
 
 
 @dataclass(frozen=True)
