@@ -107,8 +107,8 @@ class AtTheFirst:
             first.append(pattern[..., 0].mean((0, 2)).tolist())
             kept.append(pattern.sum(-1).mean((0, 2)).tolist())
             value.append(_against_the_others(seen[f"{at}.values"]).tolist())
-            gates = seen.get(f"{at}.mixed.opened", torch.ones(pattern.shape[:3]))
-            opened.append(gates.mean((0, 2)).tolist())
+            gates = seen.get(f"{at}.mixed.opened", torch.ones_like(seen[f"{at}.values"][..., 0]))
+            opened.append(gates[:, :, half:].mean((0, 2)).tolist())
         states = [seen[f"blocks.{block}.residual_post"] for block in range(BLOCKS)]
         largest = [
             largest_scores(seen[f"blocks.{b}.attention.scores"]).max() for b in range(BLOCKS)
