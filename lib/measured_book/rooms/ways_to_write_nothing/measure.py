@@ -142,15 +142,14 @@ def _against_the_others(vectors: Tensor) -> Tensor:
     return first.mean(0) / others.mean(0)
 
 
-@grid(
-    axes={"arm": tuple(ARMS)},
-    coords={"block": tuple(range(1, BLOCKS + 1)), "head": HEADS},
-    seeds=6,
-    read=(Scores(size=SCORED_ON, names=("loss",)), peak_rate, AtTheFirst()),
-    corpora=(NAME,),
-)
-def ways(seed: int, arm: str) -> Job:
-    """Loss, weight on the first token and largest score, by what heads can rest on and what bounds scores."""
+READ = (Scores(size=SCORED_ON, names=("loss",)), peak_rate, AtTheFirst())
+COORDS = {"block": tuple(range(1, BLOCKS + 1)), "head": HEADS}
+FRESH, MANY = 4000, 18
+"""What is added to the seeds of `ways_afresh`, which nobody had looked at; how many it has."""
+
+
+def opened(arm: str, seed: int) -> Job:
+    """A training of an arm, at the rate that suits it best."""
     changes, special = ARMS[arm]
     config, task = speaker(SMALL).replace(**changes), Opened()
     steps = steps_for(SMALL, LONG)
@@ -165,3 +164,21 @@ def ways(seed: int, arm: str) -> Job:
         Search(f"ladder-opened-{arm}", config, task, RATES, tuning_seeds(2), steps, options)
     )
     return job(config, task, seed, steps=steps, learning_rate=rate, **options)
+
+
+@grid(
+    axes={"arm": tuple(ARMS)},
+    coords=COORDS,
+    seeds=6,
+    read=READ,
+    corpora=(NAME,),
+)
+def ways(seed: int, arm: str) -> Job:
+    """Loss, weight on the first token and largest score, by what heads can rest on and what bounds scores."""
+    return opened(arm, seed)
+
+
+@grid(axes={"arm": tuple(ARMS)}, coords=COORDS, seeds=MANY, read=READ, corpora=(NAME,))
+def ways_afresh(seed: int, arm: str) -> Job:
+    """The same on eighteen fresh seeds."""
+    return opened(arm, FRESH + seed)
