@@ -96,6 +96,27 @@ class LastBytes:
 )
 def longer(seed: int, arm: str) -> Job:
     """Nats a byte at one, two and four times the trained length, by the positions that a model has."""
+    return placed(arm, seed)
+
+
+FRESH, MANY = 4000, 30
+"""What is added to the seeds of `longer_afresh`, which nobody had looked at; how many it has."""
+
+
+@grid(
+    axes={"arm": ("rotary", "mix")},
+    coords={"length": LENGTHS},
+    seeds=MANY,
+    read=(LastBytes(), peak_rate),
+    corpora=(NAME,),
+)
+def longer_afresh(seed: int, arm: str) -> Job:
+    """Rotary positions throughout and the mix with windows, on thirty fresh seeds."""
+    return placed(arm, FRESH + seed)
+
+
+def placed(arm: str, seed: int) -> Job:
+    """A training with the positions of an arm, at the rate that suits it best."""
     if arm == "rotary":
         return rung(SMALL, LONG, "linear", seed)
     steps = steps_for(SMALL, LONG)
