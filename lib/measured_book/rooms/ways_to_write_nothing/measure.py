@@ -182,3 +182,13 @@ def ways(seed: int, arm: str) -> Job:
 def ways_afresh(seed: int, arm: str) -> Job:
     """The same on eighteen fresh seeds."""
     return opened(arm, FRESH + seed)
+
+
+UNSEEN, MOST = 8000, 48
+"""What is added to the seeds of `sinks_settled`, which nobody had looked at; how many it has."""
+
+
+@grid(axes={"arm": ("sink",)}, coords=COORDS, seeds=MOST, read=READ, corpora=(NAME,))
+def sinks_settled(seed: int, arm: str) -> Job:
+    """Learned sinks alone, on forty-eight further seeds."""
+    return opened(arm, UNSEEN + seed)
