@@ -2,8 +2,8 @@ r"""Routers of experts in training: losses that act on their scores, a fixed tab
 
 A model whose `Config.network` is `parts.experts.Experts` has no loss but its own. `RouterLosses` adds two: the
 balancing loss of Switch, and the z-loss $\frac1N \sum (\ln \sum_e e^{z_e})^2$ over N tokens, which keeps the
-scores z small. `ByToken` takes away the router: the token at a position decides, by a
-table that nobody learns. `ExpertsInBlocks` is the same network as `Experts`, computed for many experts at once.
+scores z small. `ByToken` takes away the router: the token at a position decides, by a table that nobody learns.
+`ExpertsInBlocks` is the same network as `Experts`, computed for many experts at once.
 
 Sources: Fedus, Zoph and Shazeer (2022), "Switch Transformers"; Zoph et al. (2022), "ST-MoE", for the z-loss;
 Roller et al. (2021), "Hash Layers For Large Sparse Models", for the table; Gale et al. (2023), "MegaBlocks",
@@ -54,7 +54,7 @@ class RouterLosses:
         frozen: whether routers keep their initial weights. What they read is still trained.
 
     Raises:
-        ValueError: when a factor is negative, or the model has no experts.
+        ValueError: when a factor is negative.
     """
 
     balance: float = 0.0
@@ -68,7 +68,11 @@ class RouterLosses:
             )
 
     def __call__(self, model: Model) -> None:
-        """Have the routers add the gradients of these losses to those of their scores."""
+        """Have the routers add the gradients of these losses to those of their scores.
+
+        Raises:
+            ValueError: when the model has no experts.
+        """
         for layer in _layers(model):
             layer.router.weight.requires_grad_(not self.frozen)
             layer.router.register_forward_hook(_Losses(layer.settings, self))
@@ -102,13 +106,14 @@ class ByToken:
 
     The experts of a token are those that the router, as it was drawn, scores highest for the token's vector, as
     it was drawn; they are weighted alike. Neither depends on the text, and nothing of it is trained.
-
-    Raises:
-        ValueError: when the model is no decoder, or has no experts.
     """
 
     def __call__(self, model: Model) -> None:
-        """Put tables in the place of the routers."""
+        """Put tables in the place of the routers.
+
+        Raises:
+            ValueError: when the model is no decoder, or has no experts.
+        """
         if not isinstance(model, Decoder):
             raise ValueError(f"expected a Decoder, got {type(model).__name__}")
         tables = []
