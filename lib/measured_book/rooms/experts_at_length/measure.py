@@ -113,6 +113,26 @@ def gained(seed: int, arm: str) -> Job:
     """20 tokens per active weight: a dense network, and experts that do as much work for each token."""
     if arm == DENSE:
         return rung(SMALL, LONG, "linear", seed)
+    return routed(arm, seed)
+
+
+FRESH, MANY = 6000, 24
+"""What is added to the seeds of `gained_afresh`, which nobody had looked at; how many it has."""
+
+
+@grid(
+    axes={"arm": ("two of 16", "four of 32", "z-loss")},
+    seeds=MANY,
+    read=(Scores(size=SCORED_ON, names=("loss",)), peak_rate),
+    corpora=(NAME,),
+)
+def gained_afresh(seed: int, arm: str) -> Job:
+    """What six seeds left open, on twenty-four fresh ones: finer experts and a z-loss."""
+    return routed(arm, FRESH + seed)
+
+
+def routed(arm: str, seed: int) -> Job:
+    """A training with experts, at the rate that suits them best."""
     network, prepare = ROUTED[arm]
     steps = steps_for(SMALL, LONG)
     config, task = speaker(SMALL).replace(network=network), StandardLibrary(length=WINDOW)
