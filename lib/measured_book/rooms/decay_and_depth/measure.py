@@ -88,6 +88,23 @@ def decays(seed: int, way: str, strength: str) -> Job:
     return decayed(way, WAYS[way][STRENGTHS.index(strength)], seed)
 
 
+FRESH = 3000
+"""What is added to the seeds of the measurements `afresh`, so that no other measurement has looked at them."""
+MANY = 30
+"""Seeds of `decays_afresh`."""
+
+
+@grid(
+    axes={"way": ("decoupled", "coupled"), "strength": STRENGTHS[:1]},
+    seeds=MANY,
+    read=READ,
+    corpora=(NAME,),
+)
+def decays_afresh(seed: int, way: str, strength: str) -> Job:
+    """The strength that suited both ways best on six seeds, on thirty fresh ones."""
+    return decayed(way, WAYS[way][STRENGTHS.index(strength)], FRESH + seed)
+
+
 QUARTER = 0.25
 
 
@@ -180,6 +197,29 @@ def depths(seed: int, runs: Mapping[tuple[str, int, float], Run]) -> dict[str, A
         "best": (("rule", "depth"), best),
         "move": ("rule", moves),
     }
+
+
+KEPT = 0.032
+"""The rate that was best for two blocks on average over the seeds of `depths`."""
+DEEPEST = DEPTHS[-1]
+CARRIED_SEEDS = 12
+
+
+def carried_trainings(seed: int) -> dict[str, Job]:
+    """The deepest model by three rules at the rate that was best for the shallowest, on a fresh seed."""
+    return {rule: deepened(rule, DEEPEST, KEPT, FRESH + seed) for rule in RULES}
+
+
+@measurement(
+    seeds=CARRIED_SEEDS,
+    coords={"rule": tuple(RULES)},
+    trainings=carried_trainings,
+    repeat="opening",
+    corpora=(NAME,),
+)
+def carried_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Eight blocks at the rate that was best for two, on twelve fresh seeds."""
+    return {"loss": ("rule", [held_out(runs[rule], FRESH + seed) for rule in RULES])}
 
 
 def held_out(run: Run, seed: int) -> float:
