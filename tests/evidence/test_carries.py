@@ -105,13 +105,15 @@ def test_a_row_has_the_rule_of_its_part_and_its_own_evidence() -> None:
     assert row.evidence["value"][0].where == "carries.toml, line 9"
     assert row.where == "carries.toml, line 4, row CS-1.1.twelve"
     assert row.why == ""
+    assert (row.small_unit, row.unit) == ("a block", "a block")
 
 
 def test_a_row_may_have_a_rule_of_its_own_with_a_reason() -> None:
-    own = 'rule = {type = "threshold", at_most = 0.4}\nwhy = "Nats."\nvalue ='
+    own = 'small_unit = "of the answers"\nrule = {type = "threshold", at_most = 0.4}\nwhy = "Nats."\nvalue ='
     row = parsed(("value =", own)).rows[0]
     assert row.rule == Threshold(at_most=0.4)
     assert row.why == "Nats."
+    assert (row.small_unit, row.unit) == ("of the answers", "a block")
 
 
 def test_what_is_not_asked_has_a_reason() -> None:
@@ -135,6 +137,12 @@ def test_what_is_not_asked_has_a_reason() -> None:
         ("|slope(state)", "|slope(state", "line 9: expected a closing"),
         ("grow?", "grow.", "expected a question"),
         ("value =", 'why = "Nats."\nvalue =', "beside a rule of the row's own"),
+        ("value =", 'small_unit = "nats"\nvalue =', "small_unit.*only one of them"),
+        (
+            "value =",
+            'rule = {type = "threshold", at_most = 0.4}\nwhy = "Nats."\nvalue =',
+            "unit of the small model's effect",
+        ),
         ("value =", 'also = ["CS-1.1.twelve"]\nvalue =', "each part once"),
         ("book/training/*", "book/trainig/*", "a pattern that fits; the nearest is book/training/rates"),
         ('chapters = ["book/training/*"]', 'claims = ["CS-1.2"]', "got neither for CS-1.3"),

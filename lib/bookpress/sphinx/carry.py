@@ -239,7 +239,7 @@ class FillCarried(SphinxPostTransform):
         if whole:
             said += fold("", self._details(one), summary="Scope and rule")
         line += said
-        line += self._effect(one["small"], one["unit"])
+        line += self._effect(one["small"], one["small unit"])
         line += self._effect(one["real"], one["unit"])
         words = f"{SIGNS[one['outcome']]} {one['outcome']}"
         badge = nodes.inline("", words, classes=["carry-outcome", f"carry-{kind}"])
@@ -323,6 +323,7 @@ def plain(one: Any) -> Asked:
         "theme": row.theme,
         "question": row.question,
         "unit": row.unit,
+        "small unit": row.small_unit,
         "scope": row.scope,
         "rule": rule_in_words(row.rule.as_dict()),
         "why": row.why,
@@ -347,7 +348,8 @@ def _said(said: Any) -> dict[str, Any] | None:
 
 def as_csv(data: Mapping[str, Any]) -> str:
     """The rows as a table, a line each."""
-    names = ["finding", "claims", "theme", "question", "unit", "scope", "rule", "why", "literature"]
+    names = ["finding", "claims", "theme", "question", "unit", "small unit", "scope", "rule", "why"]
+    names.append("literature")
     sides = ("small", "real", "all-MiniLM-L6-v2")
     numbers = [f"{side} {what}" for side in sides for what in ("effect", "low", "high", "verdict")]
     text = io.StringIO()

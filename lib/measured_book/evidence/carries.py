@@ -10,14 +10,15 @@ says how the same is asked of the real model::
     also = ["DD-2.13.distance_untrained"]   # optional: parts that stand on the same values
     theme = "stream"                        # one of THEMES
     question = "Does the stream grow with depth?"
-    unit = "of the logarithm a block"       # of both effects
+    unit = "of the logarithm a block"       # of both effects, or of the real model's
+    small_unit = "of the answers"           # of the small model's, where the row has a rule of its own
     scope = "The first token left out."     # what is particular to this row
     value = "stream.size|log|slope(state)"  # what the rule is judged by, over results of the room carry_over
     minilm = "LT-18.10.all"                 # optional: a part about all-MiniLM-L6-v2, shown beside
     literature = "Some et al. (2024): 0.3."  # optional: what others found in other models, shown beside
 
 The values that a rule asks for stand in the row under their names. The rule is the claim's own; where the real
-model is measured in another unit, the row has a ``rule`` of its own, and says ``why``.
+model is measured in another unit, the row has a ``rule`` of its own, a ``small_unit``, and says ``why``.
 
 What is not asked stands below, by kind: chapters, or claims, and one reason for all of them::
 
@@ -88,7 +89,8 @@ class Row:
         also: further claims and parts that stand on the same values.
         theme: a key of `THEMES`.
         question: in one sentence.
-        unit: of both effects.
+        unit: of the real model's effect.
+        small_unit: of the small model's, the same unless the row has a rule of its own.
         scope: of this row, behind that of all rows.
         rule: what the real model is judged by.
         why: why this is not the claim's own rule; empty where it is.
@@ -104,6 +106,7 @@ class Row:
     theme: str
     question: str
     unit: str
+    small_unit: str
     scope: str
     rule: Rule
     why: str
@@ -215,6 +218,13 @@ def _row(data: dict[str, Any], number: int, lines: Lines, known: Mapping[str, Cl
         raise table.error(
             "why", "a reason beside a rule of the row's own", Words("only one of them")
         )
+    small_unit = table.text("small_unit", needed=False)
+    if (changed is None) != (small_unit is None):
+        raise table.error(
+            "small_unit",
+            "the unit of the small model's effect beside a rule of the row's own",
+            Words("only one of them"),
+        )
     rule = own if changed is None else rule_from(changed, where)
     if rule is None:
         raise table.error("claim", f"a part of {claim} ({_parts(known[claim])})", name)
@@ -225,7 +235,8 @@ def _row(data: dict[str, Any], number: int, lines: Lines, known: Mapping[str, Cl
         also=tuple(_named(table, "also", one, known) for one in also),
         theme=theme,
         question=table.needed_text("question"),
-        unit=table.needed_text("unit"),
+        unit=(unit := table.needed_text("unit")),
+        small_unit=small_unit or unit,
         scope=table.needed_text("scope"),
         rule=rule,
         why=why or "",
