@@ -15,7 +15,15 @@ from measured_transformer.tasks.text import TextLM
 from measured_transformer.training.jobs import Job
 from measured_transformer.variants.recurrent import Recurrent
 
-from measured_book.measuring import Search, Trained, grid, job, tuned, tuning_seeds
+from measured_book.measuring import (
+    Search,
+    Trained,
+    grid,
+    job,
+    measurement,
+    tuned,
+    tuning_seeds,
+)
 from measured_book.measuring.readings import peak_rate
 
 FILE = "tinyshakespeare.txt"
@@ -35,6 +43,18 @@ LAYERS = {"one layer": 1, "two layers": 2, "three layers": 3, "six layers": 6}
 """Of the sheet's Transformer: post-norm, sinusoidal positions, no warm-up."""
 MODELS = (*LAYERS, LSTM)
 RACERS = ("two layers", LSTM)
+
+
+@measurement(seeds=1, corpora=(FILE,))
+def text(seed: int) -> dict[str, Any]:
+    """Words of the training part, the share of other ones that are unknown, and what guessing by frequency costs."""
+    del seed
+    held = replace(TEXT, part="validation")
+    return {
+        "words": len(TEXT.tokens()),
+        "unknown": float((held.tokens() == 0).double().mean()),
+        "unigram": held.unigram_loss(),
+    }
 
 
 def model_of(name: str) -> tuple[Config, dict[str, Any]]:
