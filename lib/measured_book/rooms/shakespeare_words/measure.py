@@ -47,7 +47,7 @@ RACERS = ("two layers", LSTM)
 
 @measurement(seeds=1, corpora=(FILE,))
 def text(seed: int) -> dict[str, Any]:
-    """Words of the training part, the share of other ones that are unknown, and what guessing by frequency costs."""
+    """Words of the training part, the share of others that are unknown, what guessing by frequency costs."""
     del seed
     held = replace(TEXT, part="validation")
     return {
