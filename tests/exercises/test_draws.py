@@ -172,6 +172,9 @@ RIGHT: dict[str, Any] = {
     "one_head.spare": spared,
     "positions.diluted": lambda sublayers: (0.5 / sublayers, math.sqrt(0.5) ** sublayers),
     "positions.similarity": alike,
+    "partly_rotary.new": lambda trained, read, window, pairs, turning: (
+        read - trained, window - 1, 2 * math.pi / 10_000 ** (-(turning - 1) / pairs)
+    ),
     "positions.slopes": nearest,
     "real_model.budget": lambda pieces, width, blocks: (pieces / (pieces + 12 * blocks * width), 8 / 12),
     "schedules.budget": spent,
@@ -211,6 +214,10 @@ RIGHT: dict[str, Any] = {
     "scale.variance": lambda query, key, width, stream, heads: (query * key * width, 2 * width, 1 / heads),
     "training_attention.rows": lambda keys: (
         math.log(2, keys), 0.0, -(0.5 * math.log(0.5, keys) + 0.5 * math.log(0.5 / (keys - 1), keys))
+    ),
+    "ways_to_write_nothing.quiet": lambda keys, sink, fitting: (
+        1 / (1 + math.exp(sink) / keys), math.log(keys) - sink,
+        1 / (1 + (keys - 1) * math.exp(-fitting) + math.exp(sink - fitting))
     ),
     "warm_up.rectified": rectified,
     "warm_up.uncorrected": lambda beta1, low, high: (

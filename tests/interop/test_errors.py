@@ -99,6 +99,21 @@ def test_refusals_in_the_librarys_words_tell_the_settings_too(kind, settings, sa
     one_sentence(error)
 
 
+def test_what_only_the_model_refuses_tells_the_settings_too():
+    transformers = pytest.importorskip("transformers", reason="the reference is not installed")
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 9}
+    theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, num_attention_heads=2))
+    factors = {
+        "short_factor": [1.0] * 5,
+        "long_factor": [1.0] * 5,
+    }  # a head of eight has four pairs
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 8}
+    theirs.config.rope_parameters = rope | factors
+    with pytest.raises(ValueError, match=r"4 pairs, got 5 .*has rope_parameters=") as error:
+        from_huggingface(theirs)
+    one_sentence(error)
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.complex64])
 def test_weights_that_are_no_real_numbers_are_refused(tmp_path, dtype):
     to_huggingface(make(Decoder, LLAMA), tmp_path)

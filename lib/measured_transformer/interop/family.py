@@ -122,7 +122,10 @@ class Family:
         config = self.read(checkpoint, tensors)
         kind = FactorisedEncoder if isinstance(config, FactorisedConfig) else self.kind
         with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
-            model: Model = kind(config)
+            try:
+                model: Model = kind(config)
+            except ValueError as error:
+                raise ValueError(with_settings(str(error), checkpoint.config)) from error
         if dtype is None:
             kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
             dtype = reduce(torch.promote_types, kinds) if kinds else torch.float32

@@ -1,0 +1,1 @@
+"""Experts after 20 tokens per weight, in the chapter *Mixtures of experts*: what it claims and measures."""
