@@ -130,3 +130,32 @@ def placed(arm: str, seed: int) -> Job:
     name = f"ladder-positions-{arm.replace(' ', '-')}"
     rate = tuned(Search(name, config_of(arm), task, RATES, tuning_seeds(2), steps, options))
     return job(config_of(arm), task, seed, steps=steps, learning_rate=rate, **options)
+
+
+MOST = 0.75
+"""The share of turning pairs with which the paper's own model ends as low: here six of eight."""
+APART, SETTLED = 9000, 24
+"""What is added to the seeds of `shares`, which nobody had looked at; how many it has."""
+
+
+@grid(
+    axes={"arm": ("rotary", "most pairs", "fast pairs")},
+    coords={"length": LENGTHS},
+    seeds=SETTLED,
+    read=(LastBytes(), peak_rate),
+    corpora=(NAME,),
+)
+def shares(seed: int, arm: str) -> Job:
+    """All pairs, the fastest three quarters or the fastest quarter turn; twenty-four fresh seeds."""
+    return mostly_rotary(APART + seed) if arm == "most pairs" else placed(arm, APART + seed)
+
+
+def mostly_rotary(seed: int) -> Job:
+    """The straight line of the ladder for a model in which the slowest quarter of the pairs does not turn."""
+    line = rung(SMALL, LONG, "linear", seed)
+    config = speaker(SMALL).replace(rotary_scaling=FastPairs(MOST))
+    options = {k: v for k, v in line.settings.items() if k not in ("steps", "learning_rate")}
+    steps = line.settings["steps"]
+    name = "ladder-positions-most-pairs"
+    rate = tuned(Search(name, config, line.task, RATES, tuning_seeds(2), steps, options))
+    return job(config, line.task, seed, steps=steps, learning_rate=rate, **options)

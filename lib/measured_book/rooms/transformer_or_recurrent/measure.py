@@ -402,6 +402,8 @@ def body_weights(model: Model) -> int:
 
 BEYOND, MANY = 1000, 20
 """What is added to the seeds of `epochs_afresh`, and how many it has."""
+FARTHER, MOST = 4000, 60
+"""What is added to the seeds of `epochs_settled`, besides, and how many it has."""
 ENOUGH = 12
 """Seeds at rates that are chosen for twenty epochs."""
 LOWER_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
@@ -412,6 +414,11 @@ def afresh_trainings(seed: int) -> dict[str, Job]:
     """The two of the sheet for twenty epochs, with seeds of which no other measurement has any."""
     steps = EPOCHS * EPOCH
     return {name: text_job(name, BEYOND + seed, steps, evaluate_every=EPOCH) for name in RACERS}
+
+
+def settling_trainings(seed: int) -> dict[str, Job]:
+    """The same with further seeds."""
+    return afresh_trainings(FARTHER + seed)
 
 
 def own_rate_trainings(seed: int) -> dict[str, Job]:
@@ -443,6 +450,18 @@ def by_epoch(runs: Mapping[str, Run]) -> dict[str, Any]:
 )
 def epochs_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     """Twenty epochs of the two of the sheet on twenty fresh seeds: nats a word after each."""
+    del seed
+    return by_epoch(runs)
+
+
+@measurement(
+    seeds=MOST,
+    coords={"kind": RACERS, "epoch": tuple(range(1, EPOCHS + 1))},
+    trainings=settling_trainings,
+    repeat="opening",
+)
+def epochs_settled(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Twenty epochs of the two of the sheet on sixty further seeds: nats a word after each."""
     del seed
     return by_epoch(runs)
 

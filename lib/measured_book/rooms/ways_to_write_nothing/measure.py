@@ -192,3 +192,19 @@ UNSEEN, MOST = 8000, 48
 def sinks_settled(seed: int, arm: str) -> Job:
     """Learned sinks alone, on forty-eight further seeds."""
     return opened(arm, UNSEEN + seed)
+
+
+YONDER, PAIRED = 12_000, 40
+"""What is added to the seeds of `costs_settled`, which nobody had looked at; how many it has."""
+
+
+@grid(
+    axes={"arm": ("softmax", "sink", "gate")},
+    coords=COORDS,
+    seeds=PAIRED,
+    read=READ,
+    corpora=(NAME,),
+)
+def costs_settled(seed: int, arm: str) -> Job:
+    """The softmax alone, learned sinks and gates, on forty further seeds."""
+    return opened(arm, YONDER + seed)
