@@ -15,8 +15,10 @@ from measured_transformer.internals.capture import capture
 from measured_transformer.tasks.standard_library import NAME, StandardLibrary
 from measured_transformer.tasks.task import held_out
 from measured_transformer.training.jobs import Job
+from measured_transformer.training.loop import Model
 from measured_transformer.training.schedules import WarmupLinear
 from measured_transformer.training.seeding import make_generator
+from measured_transformer.variants.decay import DecayExcept, room_for_decay
 from measured_transformer.variants.streams import ManyStreams, composite_gain
 
 from measured_book.ladder import (
@@ -101,3 +103,48 @@ def streams(seed: int, arm: str) -> Job:
     name = f"ladder-streams-{arm}"
     rate = tuned(Search(name, config, task, RATES, tuning_seeds(2), steps, options))
     return job(config, task, seed, steps=steps, learning_rate=rate, **options)
+
+
+FRESH, MANY = 7000, 24
+STATIC = ("reading_bias", "writing_bias", "mixing_bias")
+"""The parts of hyper-connections that do not depend on the input, and that the paper does not decay."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Preparation for training: an arm's streams, where it has several, and room for the decay.
+
+    Attributes:
+        streams: None leaves the one stream.
+    """
+
+    streams: ManyStreams | None = None
+
+    def __call__(self, model: Model) -> None:
+        """Change the model in place."""
+        if self.streams is not None:
+            self.streams(model)
+        room_for_decay(model)
+
+
+@grid(
+    axes={"arm": tuple(ARMS)},
+    seeds=MANY,
+    read=(Scores(size=SCORED_ON, names=("loss",)), peak_rate, Gains()),
+    corpora=(NAME,),
+)
+def spared(seed: int, arm: str) -> Job:
+    """Loss and gain by the number of streams, on fresh seeds; what no input changes does not decay."""
+    changes, special = ARMS[arm]
+    config, task = speaker(SMALL).replace(**changes), StandardLibrary(length=WINDOW)
+    steps = steps_for(SMALL, LONG)
+    options = {
+        "batch_size": BATCH,
+        "betas": BETAS,
+        "schedule": WarmupLinear(WARMUP, steps),
+        "prepare": Ready(special.get("prepare")),
+        "after_step": DecayExcept(DECAY, STATIC),
+    }
+    name = f"ladder-streams-{arm}-spared"
+    rate = tuned(Search(name, config, task, RATES, tuning_seeds(2), steps, options))
+    return job(config, task, FRESH + seed, steps=steps, learning_rate=rate, **options)
