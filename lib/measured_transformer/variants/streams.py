@@ -14,6 +14,9 @@ functions of $X$. At first they make the model the usual one with a single strea
   sigmoid, and $R$ is made doubly stochastic by twenty rounds of Sinkhorn and Knopp: its entries are positive,
   its rows and columns sum to one, and so do those of products over sublayers.
 
+The biases of hyper-connections, which no input changes, are not decayed in the paper: `variants.decay.DecayExcept`
+spares them. A decay of all weights pulls R to zero, and the streams with it.
+
 >>> from measured_transformer.models.config import Config
 >>> from measured_transformer.models.decoder import Decoder
 >>> model = Decoder(Config(vocab=4, d_model=8, n_heads=2, n_layers=2))
