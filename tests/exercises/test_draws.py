@@ -165,6 +165,11 @@ RIGHT: dict[str, Any] = {
     "metrics.counted": lambda right, padding, printed, most: (
         padding + right * (1 - padding), (printed - most) / (1 - most)
     ),
+    "many_streams.by_hand": lambda first, stay, cross, factor, layers, share: (
+        stay * first + cross * first + 2 * factor * first / 2,
+        (stay + cross) ** layers,
+        ((1 - share) - share) ** layers,
+    ),
     "mixture_of_experts.by_hand": balance,
     "neurons.by_hand": lambda one, two: written(
         one, two, ((2, 1), (1, -1), (-1, 0)), (0, 0, 0), ((2, 1), (3, 3), (5, -5))

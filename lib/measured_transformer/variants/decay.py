@@ -1,4 +1,4 @@
-r"""Weight decay that follows the schedule and not the peak of the learning rate.
+r"""Weight decay that follows the schedule and not the peak of the learning rate, or spares some weights.
 
 With a schedule's factor $s_t$, a peak rate $\eta$ and a strength $\lambda$, PyTorch's AdamW subtracts
 $\eta s_t \lambda w$ from a weight $w$ at step $t$; independent decay subtracts $s_t \lambda w$. Who changes the
@@ -80,4 +80,48 @@ class IndependentDecay:
         kept = 1 - self.strength * self.schedule(step.number - 1)
         for weight in step.model.parameters():
             weight.mul_(kept)
+        decayed.fill_(step.number)
+
+
+@dataclass(frozen=True)
+class DecayExcept:
+    r"""Hook after each step: decoupled weight decay, $\eta_t \lambda w$, of all weights but some.
+
+    AdamW subtracts the same before its step, and from every weight. The training needs `room_for_decay` among
+    its preparations, and no decay of its own.
+
+    Attributes:
+        strength: $\lambda$.
+        spared: ends of the names of weights that do not decay.
+
+    Raises:
+        ValueError: when the strength is negative or not finite, or nothing is spared.
+    """
+
+    strength: float
+    spared: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.strength) and self.strength >= 0):
+            raise ValueError(f"strength must not be negative, got {self.strength}")
+        if isinstance(self.spared, str) or not self.spared or "" in self.spared:
+            raise ValueError(f"expected a tuple of ends of names, got spared={self.spared!r}")
+
+    @torch.no_grad()
+    def __call__(self, step: Step) -> None:
+        """Shrink the weights, unless that has been done after this step already.
+
+        Raises:
+            ValueError: when the model was not prepared.
+        """
+        if not hasattr(step.model, _DECAYED):
+            raise ValueError(
+                "expected a model that knows its last decay: train with room_for_decay among its preparations"
+            )
+        decayed = getattr(step.model, _DECAYED)
+        if step.number <= int(decayed):  # asked again after a checkpoint
+            return
+        for name, weight in step.model.named_parameters():
+            if not name.endswith(self.spared):
+                weight.mul_(1 - self.strength * step.rate)
         decayed.fill_(step.number)

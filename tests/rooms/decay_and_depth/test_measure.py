@@ -117,3 +117,16 @@ def test_losses_are_those_of_models_that_learned():
         assert np.isfinite(values).all()
         assert float(values.max()) < math.log(256)
     assert torch.isfinite(torch.tensor(DEEP.loss.values)).all()
+
+
+def test_the_rate_that_deep_models_keep_was_best_for_two_blocks():
+    two = DEEP.loss.sel(rule="standard", depth=DEPTHS[0]).mean("seed")
+    assert float(two.rate[int(two.argmin("rate"))]) == measure.KEPT
+    for rule, job in measure.carried_trainings(0).items():
+        assert job.settings["learning_rate"] == measure.KEPT
+        assert job.seed >= measure.FRESH, rule
+
+
+def test_rules_are_the_same_for_two_blocks():
+    two = DEEP.loss.sel(depth=DEPTHS[0])
+    assert (two == two.sel(rule="standard")).all()

@@ -1,0 +1,1 @@
+"""Several residual streams in a small language model: what is claimed and measured."""
