@@ -14,8 +14,8 @@ functions of $X$. At first they make the model the usual one with a single strea
   sigmoid, and $R$ is made doubly stochastic by twenty rounds of Sinkhorn and Knopp: its entries are positive,
   its rows and columns sum to one, and so do those of products over sublayers.
 
-The biases of hyper-connections, which no input changes, are not decayed in the paper: `variants.decay.DecayExcept`
-spares them. A decay of all weights pulls R to zero, and the streams with it.
+The biases of hyper-connections, which no input changes, are not decayed in the paper; `DecayExcept` of
+`variants.decay` spares them. A decay of all weights pulls R to zero, and the streams with it.
 
 >>> from measured_transformer.models.config import Config
 >>> from measured_transformer.models.decoder import Decoder
