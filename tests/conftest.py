@@ -2,7 +2,9 @@
 
 import gc
 import os
+import signal
 import time
+from collections.abc import Iterator
 
 import jaxtyping
 import pytest
@@ -72,3 +74,11 @@ def unhooked():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Commands that are started heed Ctrl-C, also where the tests themselves run in a shell's background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -213,6 +213,7 @@ def test_the_server_lives_as_long_as_the_command_and_not_longer(machine: Machine
     assert not lives(daemon)
 
 
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("to_all", [True, False], ids=["as by Ctrl-C", "to the command"])
 def test_a_signal_ends_the_command_and_the_server(

@@ -183,6 +183,9 @@ RIGHT: dict[str, Any] = {
     "positions.slopes": nearest,
     "real_model.budget": lambda pieces, width, blocks: (pieces / (pieces + 12 * blocks * width), 8 / 12),
     "schedules.budget": spent,
+    "shakespeare_words.epoch": lambda words, length, batch, vocabulary, higher, lower: (
+        words / length / batch, vocabulary, math.log(higher) - math.log(lower)
+    ),
     "sink.nothing_left": rested,
     "spikes.silence": quiet,
     "thirty_blocks.growth": lambda percent, blocks, write: (

@@ -358,6 +358,7 @@ everywhere.__enter__()
 """
 
 
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="looks at processes as Linux has them"
 )

@@ -3,9 +3,9 @@ r"""Several residual streams in the place of one: hyper-connections, and mHC, wh
 The stream at a position is a matrix $X$ of $n$ rows of width $d$, which all begin as the embedding. A sublayer
 reads one mixture of the rows and writes to each of them:
 
-$$X \leftarrow R X + p \, F(r X)^\top, \qquad r, p \in \mathbb{R}^n, \; R \in \mathbb{R}^{n \times n},$$
+$X \leftarrow R X + p \, F(r X)^\top$, with $r$ and $p$ of $n$ entries, $R$ of $n \times n$,
 
-with a pre-norm inside $F$. Behind the last block the rows are added. $r$, $p$ and $R$ are learned, in part as
+and a pre-norm inside $F$. Behind the last block the rows are added. $r$, $p$ and $R$ are learned, in part as
 functions of $X$. At first they make the model the usual one with a single stream.
 
 - **Hyper-connections** (Zhu et al. 2025): all three are a bias plus a factor times a tanh of a projection of
