@@ -222,6 +222,27 @@ def carried_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     return {"loss": ("rule", [held_out(runs[rule], FRESH + seed) for rule in RULES])}
 
 
+FURTHER, SETTLED_SEEDS = 1000, 24
+"""What is added to the seeds of `carried_settled`, besides, and how many it has."""
+
+
+def settling_trainings(seed: int) -> dict[str, Job]:
+    """As `carried_trainings`, on a further seed."""
+    return carried_trainings(FURTHER + seed)
+
+
+@measurement(
+    seeds=SETTLED_SEEDS,
+    coords={"rule": tuple(RULES)},
+    trainings=settling_trainings,
+    repeat="opening",
+    corpora=(NAME,),
+)
+def carried_settled(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Eight blocks at the rate that was best for two, on twenty-four further seeds."""
+    return {"loss": ("rule", [held_out(runs[rule], FRESH + FURTHER + seed) for rule in RULES])}
+
+
 def held_out(run: Run, seed: int) -> float:
     """Nats a byte on held-out windows, at most those of a uniform guess."""
     if run.diverged:

@@ -179,3 +179,13 @@ def longest(seed: int, arm: str) -> Job:
 def longest_afresh(seed: int, arm: str) -> Job:
     """60 tokens a weight, twelve fresh seeds: AdamW with the three schedules that fall to zero."""
     return rung(SMALL, LONGEST, arm, FRESH + seed)
+
+
+UNSEEN, MOST = 7000, 24
+"""What is added to the seeds of `longest_settled`, which nobody had looked at; how many it has."""
+
+
+@grid(axes={"arm": PLANNED[:2]}, seeds=MOST, read=READ, corpora=(NAME,))
+def longest_settled(seed: int, arm: str) -> Job:
+    """60 tokens a weight, twenty-four further seeds: a cosine and a cooldown that fall to zero."""
+    return rung(SMALL, LONGEST, arm, UNSEEN + seed)
