@@ -292,6 +292,31 @@ def counts(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
     }
 
 
+AFRESH, MOST = 2000, 72
+"""What is added to a seed of `around`, which nothing else is measured on; how many there are."""
+
+
+def around_trainings(seed: int) -> dict[tuple[str, int], Job]:
+    """As `counts_trainings`, from seeds of their own."""
+    return counts_trainings(AFRESH + seed)
+
+
+@measurement(
+    seeds=MOST,
+    coords={"task": tuple(TASKS), "heads": COUNTS},
+    trainings=around_trainings,
+    repeat="opening",
+    tolerance={"loss": 0.3},
+)
+def around(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
+    """Loss with one to sixteen heads at equal parameters, on two tasks and seventy-two fresh seeds."""
+    losses = [
+        [evaluate(runs[name, heads].model, TASKS[name][0], seed=AFRESH + seed).loss for heads in COUNTS]
+        for name in TASKS
+    ]
+    return {"loss": (("task", "heads"), losses)}
+
+
 SHORTER = (1, 8, 16)
 SHORTER_STEPS = 80
 
