@@ -356,6 +356,35 @@ def followed(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+AFRESH, MORE = 2000, 12
+"""What is added to a seed of `followed_afresh`, which nothing else is measured on; how many there are."""
+PRE = tuple(name for name, (placement, *_) in FOLLOWED.items() if placement == "pre")
+
+
+def afresh_trainings(seed: int) -> dict[str, Job]:
+    """The pre-norm models of `FOLLOWED`, from further seeds."""
+    jobs = followed_trainings(AFRESH + seed)
+    return {name: jobs[name] for name in PRE}
+
+
+@measurement(
+    seeds=MORE,
+    coords={"arm": PRE, "moment": MOMENTS},
+    trainings=afresh_trainings,
+    repeat="opening",
+)
+def followed_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Pre-norm models on twelve fresh seeds: longest gradient of a block over the shortest, at each moment.
+
+    Beside it the same of 24 blocks that are not trained.
+    """
+    spreads = [spread(by_block(gradient_lengths(runs[name].model))) for name in PRE]
+    return {
+        "spread": (("arm", "moment"), spreads),
+        "untrained": _of_fresh(encoder("pre", JUDGED[-1]), AFRESH + seed, spread),
+    }
+
+
 def last_loss(run: Run, step: int, window: int = 10) -> float:
     """Mean training loss of the last steps before this one; that of the first step where there are none."""
     return float(np.mean(run.losses[max(0, step - window) : max(1, step)]))
