@@ -105,7 +105,7 @@ def claims(
 
     >>> rotary = claims(ids="DD-7.*", source="DD")
     >>> rotary["DD-7.6"].statement
-    'Rotary scores capture the relative position m - n.'
+    'The dot product of rotated queries and keys captures the relative position m - n.'
     >>> [claim_id for claim_id, found in rotary.items() if found.kind == "cited"]
     ['DD-7.9']
     >>> sorted({found.chapter for found in claims("book/training/w*").values()})
