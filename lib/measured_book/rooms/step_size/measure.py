@@ -322,6 +322,27 @@ def stated(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     return {"loss": (("tower",), [last_loss(runs[name]) for name in STATED_TOWERS])}
 
 
+AFRESH = 4000
+"""What is added to a seed of `stated_afresh`, which nothing else is measured on."""
+
+
+def stated_afresh_trainings(seed: int) -> dict[str, Job]:
+    """As `stated_trainings`, from further seeds."""
+    return stated_trainings(AFRESH + seed)
+
+
+@measurement(
+    seeds=20,
+    coords={"tower": tuple(STATED_TOWERS)},
+    trainings=stated_afresh_trainings,
+    repeat="opening",
+)
+def stated_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Towers without norms at a learning rate of 0.0005 throughout, on twenty fresh seeds: the loss at the end."""
+    del seed
+    return {"loss": (("tower",), [last_loss(runs[name]) for name in STATED_TOWERS])}
+
+
 # Before training ----------------------------------------------------------------------------------
 
 STATES = tuple(range(DEEPEST + 1))
