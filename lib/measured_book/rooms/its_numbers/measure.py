@@ -11,6 +11,7 @@ import functools
 import lzma
 import math
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ __all__ = [
     "cache",
     "controls",
     "drafts",
+    "drafts_again",
     "features",
     "neurons",
     "reading",
@@ -186,6 +188,22 @@ def drafts(seed: int) -> dict[str, Any]:
         ),
         "offered": ("match", [len(whole[match]) / places for match in DRAFTS]),
     }
+
+
+FRESH = 9000
+"""What is added to a seed of `drafts_again`, so that no other measurement has looked at its draw."""
+
+
+@measurement(
+    seeds=40,
+    coords={"match": DRAFTS, "kind": KINDS},
+    tolerance={"accepted": 0.02, "by_kind": 0.03},
+    pretrained=NEEDS,
+    data=DATA,
+)
+def drafts_again(seed: int) -> Mapping[str, Any]:
+    """With which probability a token copied from an earlier place is accepted, on fresh draws."""
+    return drafts(FRESH + seed)
 
 
 def _mean(values: list[float]) -> float:

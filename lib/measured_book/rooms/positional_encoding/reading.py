@@ -57,6 +57,13 @@ def wrong_order(tables: Dataset) -> float:
 
 
 @number
+def near_above_far(tables: Dataset) -> float:
+    """The smallest similarity at distances 1 to 10, less the largest at distances of 20 and more."""
+    values = _similar(tables)
+    return float(values[1:11].min() - values[20:].max())
+
+
+@number
 def trend(tables: Dataset) -> float:
     """Rank correlation of similarity and distance."""
     values = _similar(tables)

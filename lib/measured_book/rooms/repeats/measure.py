@@ -6,7 +6,7 @@ language and from this book. Everything stands behind the token that parts texts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -34,6 +34,7 @@ __all__ = [
     "path",
     "removed",
     "repeated",
+    "repeated_again",
     "shots",
 ]
 
@@ -126,6 +127,22 @@ def repeated(seed: int) -> dict[str, Any]:
     """Nats a token the first, second and third time."""
     losses = [losses_of(repeated_of(of, seed, len(TIMES))) for of in OF]
     return {"loss": (("of", "time"), [[of_time(one, time) for time in TIMES] for one in losses])}
+
+
+FRESH = 9000
+"""What is added to a seed of `repeated_again`, so that no other measurement has looked at its draw."""
+
+
+@measurement(
+    seeds=60,
+    coords={"of": OF, "time": TIMES},
+    tolerance={"loss": 0.05},
+    data=DATA,
+    pretrained=NEEDS,
+)
+def repeated_again(seed: int) -> Mapping[str, Any]:
+    """Nats a token the first, second and third time, on fresh draws."""
+    return repeated(FRESH + seed)
 
 
 HOW = ("zero", "mean")

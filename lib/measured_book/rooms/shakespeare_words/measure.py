@@ -110,13 +110,10 @@ def at_the_default(seed: int, model: str) -> Job:
     return trained(model, seed, DEFAULT)
 
 
-# Ten runs of each, and twenty epochs -----------------------------------------------------------------------
+# Ten runs of each -----------------------------------------------------------------------
 
 FRESH, RUNS = 3000, 10
 """What is added to the seeds of `ten_runs`, which nothing else is measured on; how many it has."""
-BEYOND, LONG_SEEDS = 5000, 3
-"""What is added to the seeds of `twenty`, and how many it has."""
-EPOCHS = 20
 TUNINGS = ("default", "tuned")
 
 
@@ -124,33 +121,3 @@ TUNINGS = ("default", "tuned")
 def ten_runs(seed: int, model: str, tuning: str) -> Job:
     """One epoch of Shakespeare's words, ten fresh seeds: the two of the sheet at Adam's default and tuned."""
     return trained(model, FRESH + seed, DEFAULT if tuning == "default" else None)
-
-
-def after_each_epoch(one: Trained) -> dict[str, Any]:
-    """``validation``: nats a word on 256 held-out windows after each epoch; ``training``: over its batches."""
-    return {
-        "validation": ("epoch", one.run.evaluation_losses),
-        "training": ("epoch", one.run.losses.reshape(EPOCHS, EPOCH).mean(1)),
-    }
-
-
-@grid(
-    axes={"model": RACERS},
-    seeds=LONG_SEEDS,
-    read=(after_each_epoch,),
-    coords={"epoch": tuple(range(1, EPOCHS + 1))},
-    corpora=(FILE,),
-)
-def twenty(seed: int, model: str) -> Job:
-    """Twenty epochs of Shakespeare's words at Adam's default rate: the Transformer of two layers and the LSTM."""
-    config, options = model_of(model)
-    return job(
-        config,
-        TEXT,
-        BEYOND + seed,
-        steps=EPOCHS * EPOCH,
-        learning_rate=DEFAULT,
-        batch_size=BATCH,
-        evaluate_every=EPOCH,
-        **options,
-    )
