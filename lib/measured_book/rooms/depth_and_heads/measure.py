@@ -466,6 +466,9 @@ def unmasked_afresh(seed: int, runs: Mapping[Any, Run]) -> dict[str, Any]:
     return {
         "greedy": (
             "decoder",
-            [sacre([text(a) for a in translations(runs[name].model, few)], wanted) for name in UNMASKED],
+            [
+                sacre([text(a) for a in translations(runs[name].model, few)], wanted)
+                for name in UNMASKED
+            ],
         )
     }

@@ -159,13 +159,15 @@ def routed(arm: str, seed: int) -> Job:
     corpora=(NAME,),
 )
 def gained_sooner(seed: int, arm: str) -> Job:
-    """5 tokens per active weight: the dense network and all kinds of experts, each at the rate that suits it."""
+    """5 tokens per active weight: the dense network and all kinds of experts, each at its own rate."""
     dense = rung(SMALL, SHORT, "linear", seed)
     if arm == DENSE:
         return dense
     network, prepare = ROUTED[arm]
     config = dense.config.replace(network=network)
-    how = {name: dense.settings[name] for name in ("batch_size", "betas", "weight_decay", "schedule")}
+    how = {
+        name: dense.settings[name] for name in ("batch_size", "betas", "weight_decay", "schedule")
+    }
     how["prepare"] = prepare
     name, steps = f"ladder-{SHORT}-experts-{arm.replace(' ', '-')}", dense.settings["steps"]
     rate = tuned(Search(name, config, dense.task, RATES, tuning_seeds(2), steps, how))

@@ -311,7 +311,10 @@ def around_trainings(seed: int) -> dict[tuple[str, int], Job]:
 def around(seed: int, runs: Mapping[tuple[str, int], Run]) -> dict[str, Any]:
     """Loss with one to sixteen heads at equal parameters, on two tasks and seventy-two fresh seeds."""
     losses = [
-        [evaluate(runs[name, heads].model, TASKS[name][0], seed=AFRESH + seed).loss for heads in COUNTS]
+        [
+            evaluate(runs[name, heads].model, TASKS[name][0], seed=AFRESH + seed).loss
+            for heads in COUNTS
+        ]
         for name in TASKS
     ]
     return {"loss": (("task", "heads"), losses)}

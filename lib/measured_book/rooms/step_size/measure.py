@@ -338,7 +338,7 @@ def stated_afresh_trainings(seed: int) -> dict[str, Job]:
     repeat="opening",
 )
 def stated_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
-    """Towers without norms at a learning rate of 0.0005 throughout, on twenty fresh seeds: the loss at the end."""
+    """Towers without norms at a rate of 0.0005 throughout, on twenty fresh seeds: the loss at the end."""
     del seed
     return {"loss": (("tower",), [last_loss(runs[name]) for name in STATED_TOWERS])}
 

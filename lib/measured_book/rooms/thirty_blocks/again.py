@@ -12,8 +12,8 @@ from measured_transformer.internals.intervene import intervene
 from torch.nn import functional as F
 
 from measured_book.measuring import measurement
+from measured_book.rooms.thirty_blocks.order import MIDDLE as ORDERS
 from measured_book.rooms.thirty_blocks.order import (
-    MIDDLE as ORDERS,
     OTHERS,
     changed,
     inner,
