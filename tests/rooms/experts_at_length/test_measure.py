@@ -74,21 +74,3 @@ def test_loads_are_those_of_experts_and_only_of_them():
     assert (routed.busiest >= 1).all()
     for name in ("evenness", "byte"):
         assert ((routed[name] > 0) & (routed[name] <= 1)).all()
-
-
-def test_a_shorter_run_differs_in_steps_schedule_and_rate_alone(monkeypatch):
-    for module in (ladder, measure):
-        monkeypatch.setattr(module, "tuned", lambda search: search.rates[0])
-    longer, shorter = measure.gained.trainings(0), measure.gained_sooner.trainings(0)
-    assert set(longer) == set(shorter) == set(ARMS)
-    steps = {job.settings["steps"] for job in shorter.values()}
-    assert steps == {ladder.steps_for(ladder.SMALL, 5)}
-    for arm in ARMS:
-        one, other = dict(longer[arm].settings), dict(shorter[arm].settings)
-        assert one.pop("schedule").steps == one.pop("steps") > other.pop("steps")
-        assert other.pop("schedule").steps in steps
-        assert (one, longer[arm].config, longer[arm].task) == (
-            other,
-            shorter[arm].config,
-            shorter[arm].task,
-        )

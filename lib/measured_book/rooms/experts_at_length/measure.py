@@ -1,4 +1,4 @@
-"""What experts gain after 20 tokens per active weight, and after 5, at equal compute: by size, router, losses.
+"""What experts gain after 20 tokens per active weight, at equal compute: by size, by router, by losses.
 
 All models are the small one of the ladder, on the same text, for as many steps. Their networks have as many
 neurons at work for each token as the dense one, and eight times as many in all.
@@ -27,7 +27,6 @@ from measured_book.ladder import (
     LONG,
     RATES,
     SCORED_ON,
-    SHORT,
     SMALL,
     WINDOW,
     rung,
@@ -147,28 +146,3 @@ def routed(arm: str, seed: int) -> Job:
     name = f"ladder-experts-{arm.replace(' ', '-')}"
     rate = tuned(Search(name, config, task, RATES, tuning_seeds(2), steps, how))
     return job(config, task, seed, steps=steps, learning_rate=rate, **how)
-
-
-# A quarter of the text ---------------------------------------------------------------------------------------
-
-
-@grid(
-    axes={"arm": ARMS},
-    seeds=SEEDS,
-    read=(Scores(size=SCORED_ON, names=("loss",)), peak_rate),
-    corpora=(NAME,),
-)
-def gained_sooner(seed: int, arm: str) -> Job:
-    """5 tokens per active weight: the dense network and all kinds of experts, each at its own rate."""
-    dense = rung(SMALL, SHORT, "linear", seed)
-    if arm == DENSE:
-        return dense
-    network, prepare = ROUTED[arm]
-    config = dense.config.replace(network=network)
-    how = {
-        name: dense.settings[name] for name in ("batch_size", "betas", "weight_decay", "schedule")
-    }
-    how["prepare"] = prepare
-    name, steps = f"ladder-{SHORT}-experts-{arm.replace(' ', '-')}", dense.settings["steps"]
-    rate = tuned(Search(name, config, dense.task, RATES, tuning_seeds(2), steps, how))
-    return job(config, dense.task, seed, steps=steps, learning_rate=rate, **how)
