@@ -7,7 +7,6 @@ the model is always the same. Modules by question: `order` (blocks left out, swa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import measurement
-from measured_book.rooms.thirty_blocks.again import (
-    LATER_DRAWS,
-    kept_again,
-    largest_again,
-    middle_again,
-    out_again,
-    place_again,
-    repair_again,
-)
+from measured_book.rooms.thirty_blocks.again import largest_again, out_again, place_again
 from measured_book.rooms.thirty_blocks.far import far, pairs
 from measured_book.rooms.thirty_blocks.needle import (
     needle,
@@ -51,12 +42,9 @@ __all__ = [
     "blocks",
     "far",
     "heads",
-    "kept_again",
     "largest_again",
     "lens",
-    "lens_again",
     "middle",
-    "middle_again",
     "needle",
     "needle_again",
     "needle_apart",
@@ -65,7 +53,6 @@ __all__ = [
     "pairs",
     "place_again",
     "repair",
-    "repair_again",
     "runs",
     "scores",
     "sets",
@@ -195,14 +182,3 @@ def early(state: Float[Tensor, "text place d_model"], texts: Tensor) -> list[flo
     logits = smollm2().unembed(state).float().flatten(0, 1)
     losses = F.cross_entropy(logits, answers.flatten(), reduction="none").view(answers.shape)
     return [float(half.double().mean()) for half in losses.chunk(2)]
-
-
-@measurement(
-    seeds=30,
-    coords={"lens": LENSES, "state": STATES, "half": HALVES},
-    pretrained=NEEDS,
-    data=DATA,
-)
-def lens_again(seed: int) -> Mapping[str, Any]:
-    """The loss that is read off the stream, as it is and through a linear map, on fresh draws."""
-    return lens(LATER_DRAWS + seed)
