@@ -148,3 +148,18 @@ def spared(seed: int, arm: str) -> Job:
     name = f"ladder-streams-{arm}-spared"
     rate = tuned(Search(name, config, task, RATES, tuning_seeds(2), steps, options))
     return job(config, task, FRESH + seed, steps=steps, learning_rate=rate, **options)
+
+
+AGAIN, MORE = 9000, 48
+"""Fresh seeds for the price of the constraint, and how many."""
+
+
+@grid(
+    axes={"arm": ("hyper", "constrained")},
+    seeds=MORE,
+    read=(Scores(size=SCORED_ON, names=("loss",)), peak_rate),
+    corpora=(NAME,),
+)
+def constraint_afresh(seed: int, arm: str) -> Job:
+    """Loss with and without the constraint on the mixtures, on seeds that nobody had looked at."""
+    return spared.trainings.train(AGAIN - FRESH + seed, arm=arm)
