@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -158,6 +159,35 @@ def test_what_is_asked_again_is_what_was_asked(few: LanguageModel) -> None:
         for x, y in ((states[1], states[3]), (states[2], states[4]))
     ]
     assert again.place_again(1)["place"] == 1 + 1 + int(np.argmin(apart))
+
+
+def test_accuracy_kept_is_that_on_what_comes_next(
+    small: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(again, "passages", lambda *_: (TOKENS, TOKENS))
+    monkeypatch.setattr(again, "BLOCKS", (1, 2, 3, 4))
+    monkeypatch.setattr(again, "changed", lambda how, block: order.changed(how, block, n=4))
+    found = again.kept_again(0)
+    wanted = TOKENS[:, passages.LATER + 1 :]
+
+    def right(plan: list[int]) -> float:
+        likely = small.unembed(run(small, plan))[:, passages.LATER : -1].argmax(-1)
+        return float((likely == wanted).double().mean())
+
+    assert found["usual"] == pytest.approx(right([0, 1, 2, 3]))
+    assert found["right"][1][0, 1] == pytest.approx(right([0, 2, 3]))
+    assert found["right"][1][1, 2] == pytest.approx(right([0, 1, 3, 2]))
+    assert np.isnan(found["right"][1]).tolist() == [[False] * 4, [False] * 3 + [True]]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(again, "middle"), (again, "repair"), (measure, "lens")]
+)
+def test_fresh_draws_are_those_of_other_seeds(
+    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, lambda seed: {"seed": seed})
+    assert getattr(module, f"{name}_again")(3) == {"seed": 9003}
 
 
 def test_the_largest_weight_is_looked_for_behind_the_first_key(few: LanguageModel) -> None:

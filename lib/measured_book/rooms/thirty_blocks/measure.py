@@ -7,6 +7,7 @@ the model is always the same. Modules by question: `order` (blocks left out, swa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from measured_book.measuring import measurement
-from measured_book.rooms.thirty_blocks.again import largest_again, out_again, place_again
+from measured_book.rooms.thirty_blocks.again import (
+    LATER_DRAWS,
+    fifth_again,
+    kept_again,
+    largest_again,
+    middle_again,
+    out_again,
+    place_again,
+    repair_again,
+    zero_again,
+)
 from measured_book.rooms.thirty_blocks.far import far, pairs
 from measured_book.rooms.thirty_blocks.needle import (
     needle,
@@ -41,10 +52,14 @@ from measured_book.smollm2.texts import DATA
 __all__ = [
     "blocks",
     "far",
+    "fifth_again",
     "heads",
+    "kept_again",
     "largest_again",
     "lens",
+    "lens_again",
     "middle",
+    "middle_again",
     "needle",
     "needle_again",
     "needle_apart",
@@ -53,10 +68,13 @@ __all__ = [
     "pairs",
     "place_again",
     "repair",
+    "repair_again",
     "runs",
     "scores",
     "sets",
     "stream",
+    "stream_again",
+    "zero_again",
 ]
 
 STATES = (0, *BLOCKS)
@@ -182,3 +200,30 @@ def early(state: Float[Tensor, "text place d_model"], texts: Tensor) -> list[flo
     logits = smollm2().unembed(state).float().flatten(0, 1)
     losses = F.cross_entropy(logits, answers.flatten(), reduction="none").view(answers.shape)
     return [float(half.double().mean()) for half in losses.chunk(2)]
+
+
+@measurement(
+    seeds=30,
+    coords={"lens": LENSES, "state": STATES, "half": HALVES},
+    pretrained=NEEDS,
+    data=DATA,
+)
+def lens_again(seed: int) -> Mapping[str, Any]:
+    """The loss that is read off the stream, as it is and through a linear map, on fresh draws."""
+    return lens(LATER_DRAWS + seed)
+
+
+@measurement(
+    seeds=20,
+    coords={"token": TOKENS, "state": STATES, "block": BLOCKS, "curve": CURVES},
+    pretrained=NEEDS,
+    data=DATA,
+)
+def stream_again(seed: int) -> dict[str, Any]:
+    """How the trained model's stream grows and how far a block turns it, on fresh draws."""
+    texts, _ = passages(LATER_DRAWS + seed, 64, 4)
+    found = account(smollm2(), texts)
+    return {
+        "fit": (("token", "curve"), [fits(row[1 : LAST + 1]) for row in found["length"]]),
+        "kept": (("token", "block"), found["kept"]),
+    }
