@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from measured_book.measuring import measurement
 from measured_book.rooms.its_numbers.features import controls, features
-from measured_book.rooms.its_numbers.neurons import neurons, sparse
+from measured_book.rooms.its_numbers.neurons import neurons, sparse, sparse_again
 from measured_book.rooms.its_numbers.passages import SINCE
 from measured_book.rooms.its_numbers.rounding import cache, weights
 from measured_book.smollm2.model import NEEDS, smollm2
@@ -41,6 +41,7 @@ __all__ = [
     "reading",
     "sizes",
     "sparse",
+    "sparse_again",
     "weights",
 ]
 

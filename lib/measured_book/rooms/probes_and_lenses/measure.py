@@ -293,6 +293,28 @@ def sentences(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
     }
 
 
+AFRESH = 4000
+"""What is added to the seeds of `sentences_afresh`, which nothing else is measured on."""
+
+
+def fresh_sentence_training(seed: int) -> dict[str, Job]:
+    """The decoder that reads sentences, on a fresh seed."""
+    return sentence_training(AFRESH + seed)
+
+
+@measurement(
+    seeds=10,
+    coords={"what": WHATS, "state": STATES},
+    trainings=fresh_sentence_training,
+    repeat="opening",
+    tolerance={"accuracy": 1.0, "control": 1.0, "bits": 2.0, "control_bits": 2.0},
+)
+def sentences_afresh(seed: int, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """What is read and coded of the number of the subject and of the last word, on fresh seeds."""
+    found = sentences(AFRESH + seed, runs)
+    return {name: found[name] for name in ("accuracy", "control", "bits", "control_bits")}
+
+
 # Lenses --------------------------------------------------------------------------------------------
 
 LENSES = ("logit", "tuned")

@@ -121,3 +121,13 @@ TUNINGS = ("default", "tuned")
 def ten_runs(seed: int, model: str, tuning: str) -> Job:
     """One epoch of Shakespeare's words, ten fresh seeds: the two of the sheet at Adam's default and tuned."""
     return trained(model, FRESH + seed, DEFAULT if tuning == "default" else None)
+
+
+MORE, MORE_RUNS = 6000, 16
+"""What is added to the seeds of `runs_afresh`, which nothing else is measured on; how many it has."""
+
+
+@grid(axes={"model": RACERS}, seeds=MORE_RUNS, read=READ, corpora=(FILE,))
+def runs_afresh(seed: int, model: str) -> Job:
+    """One epoch of Shakespeare's words, sixteen fresh seeds: the two of the sheet at Adam's default rate."""
+    return trained(model, MORE + seed, DEFAULT)
