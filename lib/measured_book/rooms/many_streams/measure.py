@@ -150,7 +150,7 @@ def spared(seed: int, arm: str) -> Job:
     return job(config, task, FRESH + seed, steps=steps, learning_rate=rate, **options)
 
 
-AGAIN, MORE = 9000, 48
+AGAIN, MORE = 9000, 36
 """Fresh seeds for the price of the constraint, and how many."""
 
 
