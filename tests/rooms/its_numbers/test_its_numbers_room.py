@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from measured_book.evidence.results import load_results
@@ -218,3 +220,16 @@ def test_only_what_stands_behind_the_first_token_is_rewritten() -> None:
     changed = features.behind_the_first(torch.zeros(2, 3, 3), value)
     assert torch.equal(changed[:, 0], value[:, 0])
     assert not changed[:, 1:].any()
+
+
+def test_half_on_fresh_draws_is_the_smallest_half(
+    model: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(neurons, "passages", lambda seed: drawn.append(seed) or TOKENS)
+    monkeypatch.setattr(neurons, "smollm2", lambda: SimpleNamespace(model=model))
+    found = neurons.sparse_again(3)
+    assert drawn == [9003]
+    with intervene(model, {neurons.NEURONS: neurons.smallest_to_zero(0.5)}):
+        assert found["loss"] == neurons.loss(model, TOKENS)
+    assert found["whole"] == neurons.loss(model, TOKENS) != found["loss"]

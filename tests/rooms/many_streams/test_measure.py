@@ -2,6 +2,7 @@
 
 import pytest
 from measured_book.evidence.results import load_result
+from measured_book.evidence.seeds import seeds_of
 from measured_book.rooms.many_streams import figures, measure
 from measured_book.rooms.many_streams.measure import ARMS
 from measured_transformer.training.loop import make_model
@@ -54,3 +55,23 @@ def test_the_figure_has_a_row_for_every_arm_in_both_panels():
     assert len(panels) == 2
     for axes in panels:
         assert len(axes.get_yticks()) == len(figures.ARMS) == len(ARMS)
+
+
+def test_the_price_of_the_constraint_has_trainings_of_its_own(monkeypatch):
+    monkeypatch.setattr(measure, "tuned", lambda search: search.rates[0])
+    seen = {
+        job.seed
+        for seed in seeds_of(measure.spared.seeds)
+        for job in measure.spared.trainings(seed).values()
+    }
+    seen |= {
+        job.seed
+        for seed in seeds_of(measure.streams.seeds)
+        for job in measure.streams.trainings(seed).values()
+    }
+    for seed in seeds_of(measure.constraint_afresh.seeds):
+        for arm, job in measure.constraint_afresh.trainings(seed).items():
+            same = measure.spared.trainings.train(seed, arm=arm)
+            assert (job.config, job.task, job.settings) == (same.config, same.task, same.settings)
+            assert job.seed == measure.AGAIN + seed
+            assert job.seed not in seen

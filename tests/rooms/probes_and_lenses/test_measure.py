@@ -112,3 +112,20 @@ def test_what_a_linear_probe_has_left_after_leace_is_chance() -> None:
         left = RESULTS["sentences"].left.sel(what=what)
         assert float((left - RESULTS["sentences"].chance.sel(what=what)).max()) < 0.02
     assert float(RESULTS["positions"].left.max()) < 0.2
+
+
+def test_fresh_sentences_are_other_seeds_of_the_same_measurement(monkeypatch) -> None:
+    asked = []
+    names = ("accuracy", "control", "bits", "control_bits", "kept")
+
+    def sentences(seed, runs):
+        asked.append((seed, runs))
+        return dict.fromkeys(names, seed)
+
+    monkeypatch.setattr(measure, "sentences", sentences)
+    found = measure.sentences_afresh(3, {})
+    assert asked == [(4003, {})]
+    assert found == dict.fromkeys(names[:-1], 4003)
+    monkeypatch.setattr(measure, "tuned", lambda search: search.rates[0])
+    (job,) = measure.sentences_afresh.trainings(3).values()
+    assert job.seed == 4003

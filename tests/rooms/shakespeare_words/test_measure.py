@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from measured_book.evidence.results import load_result
+from measured_book.evidence.seeds import seeds_of
 from measured_book.rooms.shakespeare_words import figures, measure
 from measured_book.rooms.shakespeare_words.measure import (
     BATCH,
@@ -107,3 +108,20 @@ def test_the_figure_has_a_row_for_every_model_at_its_own_rate_and_two_at_the_def
     labels = [text.get_text() for text in drawn.axes[0].get_yticklabels()]
     assert labels == [name for _, name in figures.ARMS.values()][: len(labels)]
     assert len(labels) == len(MODELS) + len(RACERS)
+
+
+def test_further_runs_are_the_same_trainings_on_seeds_of_their_own():
+    others = {
+        job.seed
+        for grid in (epoch, at_the_default, measure.ten_runs)
+        for seed in seeds_of(grid.seeds)
+        for job in grid.trainings(seed).values()
+    }
+    for name in RACERS:
+        seeds = seeds_of(measure.runs_afresh.seeds)
+        jobs = [measure.runs_afresh.trainings.train(seed, model=name) for seed in seeds]
+        plain = at_the_default.trainings.train(0, model=name)
+        assert len({job.seed for job in jobs}) == 16
+        assert not others & {job.seed for job in jobs}
+        assert all((one.config, one.task) == (plain.config, plain.task) for one in jobs)
+        assert all(one.settings == plain.settings for one in jobs)

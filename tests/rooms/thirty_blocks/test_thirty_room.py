@@ -26,6 +26,7 @@ from measured_transformer import Config, Decoder, capture
 from measured_transformer.interop.tokenizer import Tokenizer
 from measured_transformer.language.model import LanguageModel
 from measured_transformer.parts.positions import frequencies
+from measured_transformer.training.seeding import make_generator
 from measured_transformer.viewer.style import ThemedFigure
 from torch.nn import functional as F
 
@@ -33,12 +34,12 @@ RESULTS = load_results("thirty_blocks")
 DRAWN = {
     "plot_growth": ("stream",),
     "plot_kept": ("stream",),
-    "plot_lens": ("lens",),
+    "plot_lens": ("lens_again",),
     "plot_blocks": ("blocks",),
-    "plot_runs": ("runs", "middle"),
+    "plot_runs": ("runs", "middle_again"),
     "plot_heads": ("heads",),
     "plot_sets": ("sets",),
-    "plot_repair": ("repair",),
+    "plot_repair": ("repair_again",),
     "plot_far": ("far",),
     "plot_needle": ("needle_again", "needle_apart"),
     "plot_pairs": ("pairs",),
@@ -262,6 +263,46 @@ def test_every_order_holds_every_head_once(
     assert set(found) == set(taking.BY)
     for one in found.values():
         assert sorted(one.tolist()) == list(range(16))
+
+
+def test_sets_on_fresh_draws_are_those_that_are_written_out(
+    small: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = (TOKENS + 3) % 50
+    monkeypatch.setattr(again, "passages", lambda *_: (TOKENS[:2], others))
+    monkeypatch.setattr(again, "SIZES", (2, 5))
+    other, sweep = taking.stand_ins(others), begin(TOKENS[:2])
+
+    def loss(how: str, chosen: torch.Tensor) -> float:
+        with taking.without([(how, taking.marked(chosen))], other):
+            state = sweep.onward(0, sweep.states[0])
+        return float(passages.read(state, TOKENS[:2])[0].double().mean())
+
+    found = again.fifth_again(0)
+    least = taking.rankings(others[: taking.RANKED], other)["gradient"][:5]
+    assert found["loss"] == pytest.approx(loss("mean", least))
+    assert found["whole"] == pytest.approx(loss("mean", least[:0]))
+
+    draws = make_generator(again.LATER_DRAWS, "orders of heads")
+    orders = [torch.randperm(16, generator=draws)[:2] for _ in range(taking.OF_EACH_SIZE)]
+    expected = [[loss(how, order) for order in orders] for how in ("zero", "mean")]
+    np.testing.assert_allclose(again.zero_again(0)["loss"][1], expected, rtol=1e-5)
+
+
+def test_the_stream_on_fresh_draws_is_the_trained_models(
+    small: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []
+    monkeypatch.setattr(
+        measure, "passages", lambda seed, *_: (drawn.append(seed) or TOKENS, TOKENS)
+    )
+    found = measure.stream_again(3)
+    assert drawn == [9003]
+    whole = measure.account(small, TOKENS)
+    np.testing.assert_array_equal(found["kept"][1], whole["kept"])
+    np.testing.assert_array_equal(
+        found["fit"][1], [measure.fits(row[1:]) for row in whole["length"]]
+    )
 
 
 def test_angles_of_the_model_itself_change_nothing(small: LanguageModel) -> None:
