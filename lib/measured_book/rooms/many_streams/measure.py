@@ -162,4 +162,4 @@ AGAIN, MORE = 9000, 36
 )
 def constraint_afresh(seed: int, arm: str) -> Job:
     """Loss with and without the constraint on the mixtures, on seeds that nobody had looked at."""
-    return spared.trainings.train(AGAIN - FRESH + seed, arm=arm)
+    return spared.trainings.train(AGAIN - FRESH + seed, arm=arm)  # type: ignore[union-attr]
